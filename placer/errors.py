@@ -1,4 +1,4 @@
-"""Errors whose message is one line (what, where, what next), and helpers that make such lines and tell them."""
+"""Errors whose message is one line (what, where, what next), and helpers that format and print such lines."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from placer.errors import BadInputError, PlacerError
 LOGGER = logging.getLogger("placer")
 
 
-class Said:
+class SilentJournal:
     """The journal of a step that runs untouched for good: no decision was taken."""
 
     entries = ()
@@ -39,7 +39,7 @@ class LeftAlone:
     def __init__(self, step: Callable[..., Any], why: str) -> None:
         """why: one line."""
         self.step, self.left_alone, self.steps = step, why, 0
-        self.journal = Said(why)
+        self.journal = SilentJournal(why)
         self.name = getattr(step, "__name__", None) or type(step).__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -57,7 +57,7 @@ class LeftAlone:
         """Harmless: it is left alone already."""
 
     def sync(self) -> None:
-        """Variables are true."""
+        """Does nothing: the variables are always current."""
 
     def save(self, path: str | Path) -> None:
         """Raises PlacerError: there is no mapping."""

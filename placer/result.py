@@ -5,15 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+
+Reason = Literal["memory", "loss", "placement", "device", "link", "case", "error"]
+"""memory: a device has too little; loss: another loss than the untouched step's; placement: ops ran elsewhere; device:
+one is absent or lost; link: a tensor would cross one that is missing; case: the campaign's case cannot be opened.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A measured step time."""
 
-    step_s: float  # median seconds of one training step
+    step_s: float  # median seconds of one training step; in a race scaled to the anchor's step time
     spread_s: float = 0.0  # interquartile range over `repeats` steps
     repeats: int = 1
     switch_s: float = 0.0  # seconds from choosing the mapping to the end of its first step, fresh variables included
@@ -24,7 +30,7 @@ class Measured:
 class Failed:
     """The mapping gave no step time."""
 
-    reason: str  # one word for programs: memory, loss, placement, device or error
+    reason: Reason  # for programs
     detail: str = ""
     device: str = ""  # that ran out of memory; "" where none did, or it is not known which
     wanted_bytes: float = 0.0  # what that device would have held at once, as simulated
@@ -45,12 +51,12 @@ def is_clearly_slower(seconds: Sequence[float], fastest: Sequence[float]) -> boo
 
 
 def standard_error(found: Measured) -> float:
-    """That of the median of its step times, by the median, were they normal. Of two or three steps a mere guess."""
+    """Standard error of the median step time, as a share of it, for normal noise; unreliable below four repeats."""
     return 1.25 * found.spread_s / (1.35 * found.step_s * math.sqrt(found.repeats))
 
 
 def relative_error(seconds: Sequence[float]) -> float:
-    """The standard error of the median of step times, by the median; infinite for fewer than four."""
+    """Standard error of the median of step times, as a share of it; infinite for fewer than four."""
     if len(seconds) < 4:
         return float("inf")
     return standard_error(summary(seconds))

@@ -34,8 +34,8 @@ class CellSearch:
         over: Stop = never,
         carried: Sequence[Placement] = (),
     ) -> None:
-        """state, asked: of an earlier search of the same cell, to go on from: its state, and all it asked and was told.
-        over: ends a question early; what comes of that one must not be used. carried: placements that a search asks
+        """state, asked: the saved state and the history of an earlier search of the same cell, to resume from.
+        over: ends a question early, whose answer must not be used then. carried: placements that a search asks
         before its own, none of them a single device.
         """
         self.case = case

@@ -11,11 +11,10 @@ from experiments.campaign.cells import PREDICTED, Case
 from experiments.campaign.open_case import Calibration, OpenCase, Told
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.pins import parse_pin, pinned
-from placer.result import Failed, Measured, Result
+from placer.result import Measured, Result
 from search.exact.bounds import lower_bound
 from search.problem.problem import Placement, Problem
-
-NO_LINK = Failed("link", "a tensor would cross a link that is missing")
+from search.session.refusals import NO_LINK
 
 
 class PredictedCase(OpenCase):

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 
 from experiments.campaign.cells import MEASURED, PREDICTED
-from placer.result import Failed, Measured, Result
+from placer.result import Failed, Measured, Reason, Result
 
 SEAL = b"\xc1"  # with which no MessagePack begins; then a digest of what follows
 DIGEST_BYTES = 16
@@ -168,7 +168,7 @@ def unplain(data: dict[str, Any]) -> Result:
     """The result that `plain` made data of. Raises ERRORS for what it did not make."""
     if "failed" in data:
         failed = msgspec.convert(data, FailedRow)
-        return Failed(failed.failed, failed.detail)
+        return Failed(cast(Reason, failed.failed), failed.detail)  # of stores of any version
     ran = msgspec.convert(data, MeasuredRow)
     return Measured(ran.step_s, ran.spread_s, ran.repeats, ran.switch_s, ran.stopped_early)
 

@@ -33,6 +33,7 @@ from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
 from placer.result import Failed, Measured
 from placer.splits.plan import SplitPlan
 from placer.splits.plan_files import regions_of
+from search.page.words import mib
 
 Facts = dict[str, Any]
 VERSIONED = (
@@ -237,7 +238,7 @@ def show_facts(facts: Facts) -> None:
         console.print(f"{within}; {against} (searcher {facts['searcher']})")
     table = Table("device", "load", "busy", "memory", "peak memory")
     for name, d in facts["devices"].items():
-        memory, peak = _mib(d["memory_bytes"]), _mib(d["memory_peak_bytes"])
+        memory, peak = mib(d["memory_bytes"]), mib(d["memory_peak_bytes"])
         table.add_row(cell(name, 40), ms(d["load"]), ms(d["busy_s"]), memory, peak)
     console.print(table)
     for note in facts.get("notes", ()):
@@ -373,7 +374,3 @@ def _write_report(found: Finding, report: Path) -> None:
 def _markdown(found: Finding) -> str:
     table = "\n".join(markdown_table(HEADS, map(_cells, found.measured), left=range(len(HEADS))))
     return f"# {found.model}\n\n{table}\n\n" + "\n".join(f"- {line}" for line in summary_lines(found)) + "\n"
-
-
-def _mib(count: float) -> str:
-    return f"{count / 2**20:.1f} MiB"

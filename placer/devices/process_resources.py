@@ -34,7 +34,7 @@ def dropped_by_joining(*, left: bool = False) -> str | None:
 
 
 def _is_used(handle: Any) -> bool:
-    """Whether a handle is one of a variable, and not one that the variable has lost, with which nothing more can go."""
+    """Whether a handle is the current one of a variable, not a stale one that nothing can use any more."""
     return tf_internals.is_handle_of_variable(handle) and tf_internals.current_handle(handle) is handle
 
 

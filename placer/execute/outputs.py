@@ -12,7 +12,7 @@ from placer.errors import what_failed
 from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacementError
 from placer.graph.held_memory import mib
-from placer.result import Failed
+from placer.result import Failed, Reason
 from placer.trace.python.kinds import is_tensor
 
 OUT_OF_MEMORY = (
@@ -24,7 +24,7 @@ OUT_OF_MEMORY = (
 )
 
 
-REASONS: tuple[tuple[type[Exception], str], ...] = (
+REASONS: tuple[tuple[type[Exception], Reason], ...] = (
     (LossDiffersError, "loss"),
     (PlacementError, "placement"),
     (tf.errors.ResourceExhaustedError, "memory"),

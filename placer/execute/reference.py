@@ -31,7 +31,7 @@ def reference(
     unpack: Unpack = unpacked,
 ) -> Outcome:
     """What the untouched step does on flat `batches`, one after another, from `start` on, and without touching the
-    user's variables. It draws the random numbers that a placed step draws whose count of draws is 0.
+    user's variables. It draws the random numbers of a placed step's first draw.
 
     start: node name of each variable -> its value. unpack: for a step that was captured to take a batch in place of an
     iterator.

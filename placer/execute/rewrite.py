@@ -110,9 +110,9 @@ class PlacedStep:
     ) -> None:
         """devices: TensorFlow's device name per op of the captured graph. sources: the variables that values are copied
         from (default: the user's own); a source that is already on its device is used itself. variables: variables on
-        their devices, used as they are. order: as in `Template.placed`. proven: where ops of this mapping run was
-        verified before. draws: how many steps drew random numbers before, shared by all that go on with one stream;
-        None = its own.
+        their devices, used as they are. order: as in `Template.placed`. proven: skip the check of the
+        first call, because this mapping's placement was verified before. draws: how many steps drew random numbers
+        before, shared by all that go on with one stream; None = its own.
         """
         captured = template.captured
         self.captured = captured

@@ -127,16 +127,8 @@ def read_placed(
     op name, without its order, and ops it does not name follow their neighbours. Raises BadInputError.
     """
     file = read_mapping_file(path)
-    assignment = file.assignment
-    if match_by_name:
-        assignment = carried_over(path, assignment, graph, topology)
-    elif file.graph is not None and file.graph.fingerprint != graph.fingerprint:
-        theirs, ours = _distinct_prefixes(file.graph.fingerprint, graph.fingerprint)
-        raise BadInputError(
-            f"{path} was made for graph {plain(theirs)} ({len(assignment)} ops); "
-            f"this model is {ours} ({len(graph)}). Run placer search again, or match ops by name "
-            "(placer simulate --match-by-name, placer.place with match_by_name=True)."
-        )
+    made_for = None if file.graph is None else file.graph.fingerprint
+    assignment = assignment_for(path, file.assignment, made_for, graph, topology, match_by_name=match_by_name)
     try:
         mapping = Mapping.of(graph, topology, assignment, headroom)
     except BadInputError as error:
@@ -144,6 +136,32 @@ def read_placed(
     order = () if match_by_name else tuple(file.order or ())
     _check_order(f"{path}: $.order", order, graph)
     return mapping, order
+
+
+def assignment_for(
+    source: str | Path,
+    assignment: dict[str, str],
+    made_for: str | None,
+    graph: OpGraph,
+    topology: Topology,
+    *,
+    match_by_name: bool,
+) -> dict[str, str]:
+    """{op name: device name} for `graph`. made_for: the fingerprint of the graph that `assignment` is for; None =
+    unknown.
+
+    One of another graph is carried over with match_by_name. Raises BadInputError otherwise, beginning with `source`.
+    """
+    if match_by_name:
+        return carried_over(source, assignment, graph, topology)
+    if made_for is not None and made_for != graph.fingerprint:
+        theirs, ours = _distinct_prefixes(made_for, graph.fingerprint)
+        raise BadInputError(
+            f"{source} was made for graph {plain(theirs)} ({len(assignment)} ops); "
+            f"this model is {ours} ({len(graph)}). Run placer search again, or match ops by name "
+            "(placer simulate --match-by-name, placer.place with match_by_name=True)."
+        )
+    return assignment
 
 
 def _check_order(where: str, order: Sequence[str], graph: OpGraph) -> None:

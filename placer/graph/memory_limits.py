@@ -21,7 +21,7 @@ KNOWN_SIZES = "10GiB, 800MiB, 2.5GB or a number of bytes"
 
 @dataclass(frozen=True)
 class MemoryLimits:
-    """The most bytes that devices may hold, by device name; none of a device that is not there.
+    """The most bytes that devices may hold, by device name; a device that is not listed is unlimited.
 
     option: how the user gave them, for messages.
     """

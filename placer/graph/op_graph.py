@@ -34,9 +34,9 @@ class Op:
     multiply_adds: float | None = None  # of convolutions and matrix products
     dense_multiply_adds: float | None = None  # the same, with groups that XLA compiles as whole convolutions
     depth: int | None = None  # how many scalar operations have to follow one another
-    part: int | None = None  # of a divided step, the part for which this op is (placer/splits)
+    part: int | None = None  # in a divided step, the index of the part that this op belongs to (placer/splits)
     part_of: str | None = None  # the divided op that this is a part of
-    micro_batch: int | None = None  # the one that this op works on, where a step takes its examples in several
+    micro_batch: int | None = None  # the index of the one that this op works on, where a step takes several
     shapes: tuple[tuple[int | None, ...] | None, ...] = ()  # one per output; None for an unknown rank or dimension
 
     def runs_on(self, device: Device) -> bool:
@@ -66,8 +66,8 @@ class Edge(NamedTuple):
 class OpGraph:
     """A directed acyclic graph of ops or of groups, validated when it is made.
 
-    content: of a captured step, digits over what its ops compute (placer/trace/graph_def/content.py); in no graph file.
-    Raises BadInputError for duplicate names, edges to ops that do not exist, negative or NaN numbers, cycles.
+    content: for a captured step, a hex digest of what its ops compute (placer/trace/graph_def/content.py); not in
+    files. Raises BadInputError for duplicate names, edges to ops that do not exist, negative or NaN numbers, cycles.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Matches users' regular expressions in a process that may take so many seconds of a core, and no more.
 
 Python's `re` tries every way to match: '(a+)+$' takes months on a name of fifty letters. It cannot be interrupted from
-another thread, a signal reaches the main thread only, and which expressions are safe is not told by their look. The
-end of a process is certain, and costs 30 ms. Run as a file, with the standard library alone.
+another thread, a signal reaches the main thread only, and which expressions are safe cannot be seen from their text.
+The end of a process is certain, and costs 30 ms. Run as a file, with the standard library alone.
 """
 
 from __future__ import annotations

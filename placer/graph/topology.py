@@ -61,7 +61,7 @@ class Link:
         return self.receive_s + link_bytes * self.receive_s_per_byte
 
     def slowed(self, tensor_factor: float, byte_factor: float) -> Link:
-        """This link where a transfer takes these multiples of its seconds per tensor and of those per byte."""
+        """This link with its seconds per tensor x `tensor_factor` and its seconds per byte x `byte_factor`."""
         return replace(
             self,
             latency_s=self.latency_s * tensor_factor,

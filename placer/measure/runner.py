@@ -45,7 +45,7 @@ class RunnerSettings:
     give_up_after: int = 4  # steps after which a candidate is stopped if its best is slower than the incumbent's worst
     hopeless: float = 3.0  # a candidate is stopped after a step of more than this many times the incumbent's median
     drop_at_once: float | None = None  # the same for its first warm-up step, which is then the result; None = never
-    drop_from_s: float = 0.2  # seconds of that step below which it is not: the first steps on a GPU set much up
+    drop_from_s: float = 0.2  # a first step faster than this never is: the first steps on a GPU set much up
 
 
 def any_number(_: Sequence[Mapping]) -> bool:
@@ -54,7 +54,7 @@ def any_number(_: Sequence[Mapping]) -> bool:
 
 
 def not_simulated(_: Mapping) -> Sequence[float]:
-    """Nothing is known."""
+    """No simulation: no peaks are known."""
     return ()
 
 
@@ -78,11 +78,13 @@ class Runner:
 
     The first mapping measured is the anchor, the fastest so far the incumbent. Every later one is stepped in turn
     with both, and its result is scaled to the anchor's time: anchor's first step time x median / the anchor's median
-    now. So results stay comparable although the machine drifts. order: the order in which a mapping's ops run.
-    beside: a runner that closes later, whose anchor, if it has one, is this one's, too; so the results of both compare.
-    holds: fewer mappings are raced at once where the devices could not hold all. Where there is no room for one beside
-    incumbent and anchor, these are taken down, and it is measured alone, as the next anchor. peaks: what workers are
-    asked whether they have it, before a mapping is set up. suspends: steps across one are stepped again.
+    now. So results stay comparable although the machine drifts.
+
+    order: the order in which a mapping's ops run. beside: a runner that closes later; its anchor, if it has one, is
+    this one's, too, so that the results of both compare. holds: whether the devices can hold some mappings at once;
+    fewer are raced where they cannot, and where there is no room for one beside incumbent and anchor, these are taken
+    down, and it is measured alone, as the next anchor. peaks: simulated peak bytes by device; workers are asked whether
+    they have as much before a mapping is set up. suspends: steps during which the machine slept are stepped again.
     """
 
     def __init__(
@@ -192,9 +194,9 @@ class Runner:
     ) -> list[Measured]:
         """Time steps in turn: figures that a report may quote.
 
-        fewest: after so many turns, and again halfway from there to `repeats`, the slower half drops out; from there on
-        also what is clearly slower than the fastest. Steps in `kept` stay. All end once the medians of those that are
-        left are known to PRECISE. None: all take `repeats` turns.
+        fewest=None: every step takes `repeats` turns. Otherwise the slower half drops out after `fewest` turns and
+        again halfway from there to `repeats`; from `fewest` on, steps clearly slower than the fastest drop out, too.
+        Steps in `kept` never do. All end once the medians of those that are left are known to PRECISE.
         """
         for step in steps:
             for _ in range(self.settings.warm_up):

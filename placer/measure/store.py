@@ -192,7 +192,7 @@ class Store:
 
     @staticmethod
     def anchor_key(mapping: Mapping | None) -> str:
-        """A name for what other steps are compared with in a session: a mapping, or the step untouched (None)."""
+        """A name for what other steps are compared with in a session: a mapping, or the untouched step (None)."""
         return "untouched" if mapping is None else hashlib.sha256(str(mapping.devices).encode()).hexdigest()[:16]
 
     def add_operators(self, rows: Iterable[OperatorRow]) -> None:

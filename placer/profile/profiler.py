@@ -319,7 +319,9 @@ def _array(value: Any) -> Any:
 
 
 def _assignments(graph: Any, start: MappingABC[str, Any]) -> list[tuple[list[Any], dict[str, Any]]]:
-    """Assignments and the values they are fed, each to be run before the next: a device holds what it is fed twice."""
+    """Assignments, and the values that they are fed, in batches of FED_BYTES to be run one after another, because a
+    device holds what it is fed twice.
+    """
     found: list[tuple[list[Any], dict[str, Any]]] = []
     fed_bytes = 0
     for i, (name, value) in enumerate(start.items()):

@@ -23,7 +23,7 @@ from placer.splits.plan import PlanError, SplitPlan
 from placer.splits.step import split_step
 from placer.trace.capture import Captured, capture
 from placer.trace.effects import unrepeatable_effect
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Built, MappedStep, Placed, Untouched, Wanted
 from placer.train.steps.recorder import Recorder
 from placer.train.steps.trial_run import TrialRun
@@ -176,7 +176,7 @@ class Builder:
 
     def rebuilt(self, variant: Variant, topology: Topology, placed: Placed) -> Placed | Untouched:
         """The same mapping on the devices that are there, or everything on the first of them, undivided, where some are
-        not; untried. The step untouched where that device has no memory for it. For the training thread, under the
+        not; untried. The untouched step where that device has no memory for it. For the training thread, under the
         session's lock.
         """
         there = [topology.index[name] for name in self.session.present.topology.names]

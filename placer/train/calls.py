@@ -12,8 +12,8 @@ from placer.devices.links.staging import on_gpus
 from placer.errors import BadInputError, what_failed
 from placer.trace.iterator_inputs import EndOfDataError
 from placer.train.builder import Builder
+from placer.train.device_session import DeviceSession
 from placer.train.joined_step import JoinedStep
-from placer.train.session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from placer.train.steps.placed_run import PlacedRun
 from placer.train.steps.recorder import WRITES, Recorder
@@ -73,7 +73,7 @@ class Calls:
 
     @property
     def overlaps(self) -> bool:
-        """As `PlacedRun.overlaps`; never of the step untouched, which is waited for whenever it is timed."""
+        """As `PlacedRun.overlaps`; never of the untouched step, which is waited for whenever it is timed."""
         return isinstance(self.mode, Placed) and self._placed_run.overlaps
 
     def _may_run(self, mode: Placed) -> bool:
@@ -88,8 +88,8 @@ class Calls:
         """Run one step: what it returns, and its seconds if it is of the main signature. timed: whether the caller
         needs the seconds; without, an untouched step costs less.
 
-        Within another function's trace, or under a gradient tape, the user's own function is called, and by another
-        step of the session that runs untouched.
+        Called within another function's trace, under a gradient tape, or by a step of the session that runs untouched,
+        it calls the user's own function.
         """
         if tf_internals.is_recorded():
             return self.untouched.within(args, kwargs), None

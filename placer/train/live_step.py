@@ -28,8 +28,8 @@ from placer.trace.capture import Captured
 from placer.train.background import BackgroundThread
 from placer.train.builder import Builder
 from placer.train.calls import Calls
+from placer.train.device_session import DeviceSession
 from placer.train.joined_step import JoinedStep
-from placer.train.session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Built, MappedStep, Mode, Placed, Wanted
 from placer.train.steps.untouched import UntouchedFunction
 from placer.train.steps.variant import Variant

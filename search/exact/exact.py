@@ -189,15 +189,15 @@ class Exact(Searcher):
 def tree_of(problem: Problem) -> Tree:
     """The problem in the form that branch and bound takes."""
     from search.exact.tree import Tree
-    from search.problem.longest_paths import crossings, ways_of
+    from search.problem.longest_paths import crossings, path_tables
 
     tables, limits = problem.simulator.tables, problem.limits
     pipeline = problem.objective == "max-load"
-    ways = ways_of(tables, limits, problem.graph.order)
+    ways = path_tables(tables, limits, problem.graph.order)
     line = np.argsort(tables.tensor, kind="stable")
     first = np.searchsorted(tables.tensor[line], np.arange(tables.tensors + 1)).astype(np.int32)
     size = tables.tensor_bytes[line][first[:-1]][:, None, None]
-    send_s, way_s, receive_s = _ports(problem, size) if pipeline else _ends(tables.link, size)
+    send_s, link_s, receive_s = _ports(problem, size) if pipeline else _ends(tables.link, size)
     unit_cost_s = np.array(problem.unit_cost_s)
     devices = unit_cost_s.shape[1]
     weights = np.unique(np.array([divided_work(unit_cost_s)[1], np.full(devices, 1 / devices)]).round(12), axis=0)
@@ -217,7 +217,7 @@ def tree_of(problem: Problem) -> Tree:
         user=tables.dst[line],
         maker=tables.src[line][first[:-1]],
         send_s=np.ascontiguousarray(send_s),
-        way_s=np.ascontiguousarray(way_s),
+        link_s=np.ascontiguousarray(link_s),
         receive_s=np.ascontiguousarray(receive_s),
         works=tables.ends_work,
     )

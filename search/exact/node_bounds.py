@@ -75,15 +75,15 @@ def jobs(t: Tree, w: BoundState, left: Bools) -> int:
             after_s = t.cost_s[v, d] + w.tail_s[v, d]
             j = w.seen[d]
             if j < 0:
-                send_s, way_s, receive_s = t.send_s[k, s, d], t.way_s[k, s, d], t.receive_s[k, s, d]
-                w.job_head_s[count], w.job_tail_s[count] = made_s, way_s + receive_s + after_s
+                send_s, link_s, receive_s = t.send_s[k, s, d], t.link_s[k, s, d], t.receive_s[k, s, d]
+                w.job_head_s[count], w.job_tail_s[count] = made_s, link_s + receive_s + after_s
                 w.job_s[count], w.job_at[count] = send_s, s
-                w.job_head_s[count + 1], w.job_tail_s[count + 1] = made_s + send_s + way_s, after_s
+                w.job_head_s[count + 1], w.job_tail_s[count + 1] = made_s + send_s + link_s, after_s
                 w.job_s[count + 1], w.job_at[count + 1] = receive_s, d
                 w.seen[d] = count
                 count += 2
             else:
-                w.job_tail_s[j] = max(w.job_tail_s[j], t.way_s[k, s, d] + t.receive_s[k, s, d] + after_s)
+                w.job_tail_s[j] = max(w.job_tail_s[j], t.link_s[k, s, d] + t.receive_s[k, s, d] + after_s)
                 w.job_tail_s[j + 1] = max(w.job_tail_s[j + 1], after_s)
     return count
 

@@ -32,7 +32,7 @@ class Tree(NamedTuple):
     user: Ints  # op
     maker: Ints  # [t] op
     send_s: Floats  # [t, d, d] what a crossing keeps the sender busy for; max-load: the same for all receivers
-    way_s: Floats  # [t, d, d]
+    link_s: Floats  # [t, d, d]
     receive_s: Floats  # [t, d, d] max-load: the same for all senders
     works: bool  # whether crossings keep anybody busy
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from placer.errors import BadInputError
 from search.initial.likeness import Ops, Shape, by_name, by_place, devices_by_name, devices_by_speed
-from search.list_scheduling.perturbed_heft import View, heft_seen
+from search.list_scheduling.perturbed_heft import HeftVariant, heft_seen
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
@@ -21,7 +21,8 @@ def carried(problem: Problem, target: Shape, source: Shape, placement: Placement
 
     Ops follow those of the same name, or all go by their places; devices those of the same name, or go by their speed.
     Units that are new then go where HEFT puts them beside the others, which stay where they were found to be good. Of
-    what these ways give, the best predicted is returned. The same graph goes by names alone, and the same devices too.
+    what these ways give, the best predicted is returned. With the same graph, ops follow names alone; with the same
+    devices, devices do.
     """
     ways = [by_name(source, target)]
     if source.fingerprint != target.fingerprint:
@@ -64,7 +65,7 @@ def _settled(problem: Problem, placement: Placement, known: set[int]) -> Placeme
     feasible = problem.limits.feasible.copy()
     for u in known:
         feasible[u] = np.arange(len(problem.topology)) == placement[u]
-    return min(placement, heft_seen(problem, View.plain(problem), feasible), key=problem.predict)
+    return min(placement, heft_seen(problem, HeftVariant.plain(problem), feasible), key=problem.predict)
 
 
 def _device(problem: Problem, unit: int, wanted: int) -> int:

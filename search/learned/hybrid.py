@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from placer.result import Measured, standard_error
 from search.exact.exact import Exact, ExactSettings
 from search.initial.starts import starts
-from search.list_scheduling.perturbed_heft import View, breed
+from search.list_scheduling.perturbed_heft import HeftVariant, breed
 from search.local.anneal import EXACT, Cooling, Elites, anneal, prepare
 from search.local.moves import Moves
 from search.problem.problem import Placement, Problem
@@ -38,11 +38,11 @@ class HybridSettings:
     # Predictions of a round. Where nothing but the simulator judges, rounds double.
     work: int = 6_000_000  # predictions times the ops and edges of each
     doublings: int = 5  # rounds after which they double no more
-    quicker: float = 3.0  # so many times as many moves are annealed in the time, most of which are not simulated whole
+    quicker: float = 3.0  # annealing moves per budgeted prediction, because most are not simulated whole
     load_quicker: float = 60.0  # the same for max-load
     last: float = 3.0  # a round takes all the time that is left where that is less than for so many such rounds
     per_flip: int = 50  # at most so many predictions for each unit and device
-    most: int = 8_000
+    most: int = 8_000  # predictions of a round
     fewest: int = 640
     bred: float = 0.3  # share of a round that goes into variants of HEFT
     heft_predictions: int = 8  # a variant of HEFT takes as long as so many predictions
@@ -163,7 +163,7 @@ class Hybrid(Searcher):
         rounds = predictions // self.settings.heft_predictions
         if rounds < 1 or self.stop():
             return 0
-        found = breed(self.problem, View.plain(self.problem), rounds=rounds, rng=rng, stop=self.stop)
+        found = breed(self.problem, HeftVariant.plain(self.problem), rounds=rounds, rng=rng, stop=self.stop)
         self.evaluations += rounds
         self.elites.add(np.array([p for _, p in found], np.int32), np.array([value for value, _ in found]))
         return rounds * self.settings.heft_predictions

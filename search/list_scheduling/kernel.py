@@ -131,11 +131,11 @@ def _inputs_come(tables: Tables, plan: Plan, op: int, device: int) -> tuple[floa
             continue
         maker = tables.src[need]
         home = plan.device[maker]
-        send_s, way_s, one_receive_s = transfer_s(tables.link, home, device, tables.tensor_bytes[need])
+        send_s, link_s, one_receive_s = transfer_s(tables.link, home, device, tables.tensor_bytes[need])
         sent_s = plan.finish_s[maker]
         if send_s != 0:
             sent_s = _gap(plan, home, sent_s, send_s) + send_s
-        ready_s = max(ready_s, sent_s + way_s)
+        ready_s = max(ready_s, sent_s + link_s)
         receive_s += one_receive_s
     return ready_s, receive_s
 
@@ -211,14 +211,14 @@ def _settle(
 
 
 @jit
-def rank_all(tables: Tables, order: Ints, mean_s: Floats, way_s: Floats, rank_s: Floats) -> None:
+def rank_all(tables: Tables, order: Ints, mean_s: Floats, link_s: Floats, rank_s: Floats) -> None:
     """Fill rank_s, [ops], with upward ranks: Topcuoglu, Hariri, Wu 2002, eq. 8, as in surrogate/simulate/priority.py.
 
-    order: op indices, producers first. mean_s: [ops] seconds of each op. way_s: [needs] seconds of each crossing.
+    order: op indices, producers first. mean_s: [ops] seconds of each op. link_s: [needs] seconds of each crossing.
     """
     for i in range(len(order) - 1, -1, -1):
         op = order[i]
         heaviest_s = 0.0
         for need in range(tables.start[op], tables.start[op + 1]):
-            heaviest_s = max(heaviest_s, way_s[need] + rank_s[tables.dst[need]])
+            heaviest_s = max(heaviest_s, link_s[need] + rank_s[tables.dst[need]])
         rank_s[op] = mean_s[op] + heaviest_s

@@ -26,35 +26,35 @@ SHARES = (1.0, 0.3, 0.1, 0.03)  # of the ops whose costs a child changes
 
 
 @dataclass(frozen=True)
-class View:
+class HeftVariant:
     """How a variant sees the problem, all in logarithms of factors."""
 
-    urgency: Floats  # [ops], on the costs that ranks are made of
-    liking: Floats  # [ops, devices], on the costs that devices are chosen by
+    rank_noise: Floats  # [ops], on the costs that ranks are made of
+    device_noise: Floats  # [ops, devices], on the costs that devices are chosen by
     link: float = 0.0  # on what links take
 
     @classmethod
-    def plain(cls, problem: Problem) -> View:
+    def plain(cls, problem: Problem) -> HeftVariant:
         """Unperturbed: HEFT itself."""
         shape = problem.costs.shape
         return cls(np.zeros(shape[0]), np.zeros(shape))
 
-    def child(self, width: float, rng: np.random.Generator) -> View:
+    def child(self, width: float, rng: np.random.Generator) -> HeftVariant:
         """A view that differs by about `width` in some of the ops."""
-        urgency, liking, link = self.urgency, self.liking, self.link
-        some = rng.random(len(urgency)) < SHARES[int(rng.integers(len(SHARES)))]
+        rank_noise, device_noise, link = self.rank_noise, self.device_noise, self.link
+        some = rng.random(len(rank_noise)) < SHARES[int(rng.integers(len(SHARES)))]
         kind = rng.integers(3)
         if kind != 1:
-            urgency = urgency + some * rng.normal(0, width, len(urgency))
+            rank_noise = rank_noise + some * rng.normal(0, width, len(rank_noise))
         if kind != 0:
-            liking = liking + some[:, None] * rng.normal(0, width, liking.shape)
+            device_noise = device_noise + some[:, None] * rng.normal(0, width, device_noise.shape)
         if rng.random() < 1 / 3:
             link = link + rng.normal(0, BEGIN * 3)
-        return View(urgency, liking, link)
+        return HeftVariant(rank_noise, device_noise, link)
 
 
 def breed(
-    problem: Problem, first: View, *, rounds: int, rng: np.random.Generator, stop: Stop
+    problem: Problem, first: HeftVariant, *, rounds: int, rng: np.random.Generator, stop: Stop
 ) -> list[tuple[float, Placement]]:
     """An evolution strategy with the step size by success (Rechenberg 1973) from `first` on, BROOD children a parent.
 
@@ -77,7 +77,7 @@ def breed(
     return found
 
 
-def _all_judged(problem: Problem, views: Sequence[View]) -> list[tuple[float, Placement]]:
+def _all_judged(problem: Problem, views: Sequence[HeftVariant]) -> list[tuple[float, Placement]]:
     """`_judged` of each, on all cores."""
     found: list[tuple[float, Placement]] = [(0.0, ())] * len(views)
 
@@ -89,30 +89,32 @@ def _all_judged(problem: Problem, views: Sequence[View]) -> list[tuple[float, Pl
     return found
 
 
-def heft_seen(problem: Problem, view: View, feasible: NDArray[np.bool_] | None = None) -> Placement:
+def heft_seen(problem: Problem, view: HeftVariant, feasible: NDArray[np.bool_] | None = None) -> Placement:
     """HEFT's mapping of the problem as `view` sees it, repaired where memory ran out. feasible: [units, devices]."""
     tables = problem.simulator.tables
-    tables = tables._replace(link=_scaled(tables.link, np.exp(view.link)), cost_s=tables.cost_s * np.exp(view.liking))
+    tables = tables._replace(
+        link=_scaled(tables.link, np.exp(view.link)), cost_s=tables.cost_s * np.exp(view.device_noise)
+    )
     limits = problem.limits if feasible is None else problem.limits._replace(feasible=feasible)
-    device, _, _, _ = scheduled(tables, limits, _ranked(problem, view.urgency))
+    device, _, _, _ = scheduled(tables, limits, _ranked(problem, view.rank_noise))
     return fitted(problem, device[[unit[0] for unit in problem.units]].tolist())
 
 
-def _ranked(problem: Problem, urgency: Floats) -> NDArray[np.int32]:
-    """Op indices by upward rank, costs multiplied by exp(urgency)."""
+def _ranked(problem: Problem, rank_noise: Floats) -> NDArray[np.int32]:
+    """Op indices by upward rank, costs multiplied by exp(rank_noise)."""
     from search.list_scheduling.kernel import rank_all  # numba is slow to import
 
     tables = problem.simulator.tables
     order = np.array(problem.graph.order, np.int32)
-    mean_s = mean_cost_s(problem.costs) * np.exp(urgency)
+    mean_s = mean_cost_s(problem.costs) * np.exp(rank_noise)
     link = problem.topology.mean_link
-    way_s = link.latency_s + tables.tensor_bytes / link.bandwidth_bytes_per_s
+    link_s = link.latency_s + tables.tensor_bytes / link.bandwidth_bytes_per_s
     rank_s = np.zeros(len(order))
-    rank_all(tables, order, mean_s, way_s, rank_s)
+    rank_all(tables, order, mean_s, link_s, rank_s)
     return order[np.argsort(-rank_s[order], kind="stable")]
 
 
-def _judged(problem: Problem, view: View) -> tuple[float, Placement]:
+def _judged(problem: Problem, view: HeftVariant) -> tuple[float, Placement]:
     placement = heft_seen(problem, view)
     return problem.predict(placement), placement
 

@@ -19,10 +19,10 @@ from surrogate.parallel import in_pieces
 
 if TYPE_CHECKING:
     from search.local.kernels.chain import Chain, Stretch
-    from search.local.kernels.taste import Taste
+    from search.local.kernels.move_shares import MoveShares
 
 Rows = NDArray[np.int32]
-Cool = Callable[["Chain", "Taste", "Stretch"], None]
+Cool = Callable[["Chain", "MoveShares", "Stretch"], None]
 """Goes on with a chain for a stretch."""
 
 
@@ -93,14 +93,16 @@ def anneal(
     the worst is now and then replaced, as in a genetic algorithm. Returns how many moves were judged.
     """
     from search.local.kernels.chain import Stretch, new_chain  # numba is slow to import
-    from search.local.kernels.dice import thrown
+    from search.local.kernels.rng_state import thrown
 
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)
     values = problem.predict_many(rows)
     elites.add(rows, values)
     best, best_value = rows[values.argmin()].copy(), float(values.min())
-    chains = [new_chain(moves.space, row, dice) for row, dice in zip(rows, thrown(rng, len(rows)), strict=True)]
+    chains = [
+        new_chain(moves.space, row, rng_state) for row, rng_state in zip(rows, thrown(rng, len(rows)), strict=True)
+    ]
     cool, size = _cooler(problem, moves)
     steps = cooling.load_stretch if problem.objective == "max-load" else cooling.stretch
     steps = max(1, min(steps, evaluations // cooling.chains))
@@ -110,14 +112,14 @@ def anneal(
         if stop():
             return len(rows) + turn * steps * len(rows)
         done = turn / turns
-        taste = moves.taste([*(chain.row for chain in chains), best])
+        move_shares = moves.move_shares([*(chain.row for chain in chains), best])
         stretch = Stretch(
             steps,
             heat_s=cooling.hot * (cooling.cold / cooling.hot) ** done * best_value if best_value < np.inf else 0.0,
             scale=cooling.large * (cooling.small / cooling.large) ** done,
             good_s=best_value * (1 + cooling.good) - base_s,
         )
-        in_pieces(partial(_each, cool, chains, taste, stretch), len(chains), steps * size)
+        in_pieces(partial(_each, cool, chains, move_shares, stretch), len(chains), steps * size)
         for chain in chains:
             elites.add(chain.found, chain.found_s + base_s)
         moves.learn(np.sum([chain.gained for chain in chains], axis=0))
@@ -151,13 +153,13 @@ def _cooler(problem: Problem, moves: Moves) -> tuple[Cool, int]:
         ends = problem.max_load.ends
         return lambda chain, t, x: cool_loads(ends, moves.space, t, chain, x), 1 + size // 100
     from search.local.kernels.makespan_chain import cool_makespan
-    from search.problem.longest_paths import tails, ways_of
+    from search.problem.longest_paths import path_tables, tails
 
     tables = problem.simulator.tables
-    tables = tables._replace(tail_s=tails(ways_of(tables, problem.limits, problem.graph.order)).min(axis=1))
+    tables = tables._replace(tail_s=tails(path_tables(tables, problem.limits, problem.graph.order)).min(axis=1))
     return lambda chain, t, x: cool_makespan(tables, moves.space, t, chain, x), size
 
 
-def _each(cool: Cool, chains: Sequence[Chain], taste: Taste, stretch: Stretch, part: slice) -> None:
+def _each(cool: Cool, chains: Sequence[Chain], move_shares: MoveShares, stretch: Stretch, part: slice) -> None:
     for chain in chains[part]:
-        cool(chain, taste, stretch)
+        cool(chain, move_shares, stretch)

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from search.local.kernels.move_shares import CLUSTER, FOLLOW, GRAFT, KINDS, SWAP, MoveShares
 from search.local.kernels.space import space_of
-from search.local.kernels.taste import CLUSTER, FOLLOW, GRAFT, KINDS, SWAP, Taste
 from search.problem.problem import Problem
 
 Row = NDArray[np.int32]
@@ -46,18 +46,18 @@ class Moves:
         """Reset the shares."""
         self.share = self.able / self.able.sum()
 
-    def taste(self, others: Sequence[Row]) -> Taste:
+    def move_shares(self, others: Sequence[Row]) -> MoveShares:
         """What compiled chains draw now. others: rows to take parts from."""
-        return Taste(self.share.copy(), np.array(others, np.int32).reshape(-1, self.units))
+        return MoveShares(self.share.copy(), np.array(others, np.int32).reshape(-1, self.units))
 
     def draw(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> int:
         """Change `row` by one move; returns its kind. others: rows to take parts from. scale: 0 < scale <= 1, the
         share of the units that a move may at most concern.
         """
-        from search.local.kernels.dice import thrown  # numba is slow to import
         from search.local.kernels.draws import change
+        from search.local.kernels.rng_state import thrown  # numba is slow to import
 
-        return change(self.space, self.taste(others), row, scale, thrown(rng, 1)[0])
+        return change(self.space, self.move_shares(others), row, scale, thrown(rng, 1)[0])
 
     def learn(self, gained: NDArray[np.integer]) -> None:
         """Shift the shares towards the kinds that gained. gained: [kinds] how often each did."""

@@ -16,6 +16,7 @@ from search.list_scheduling.heft import heft_placement
 from search.problem.memory_fit import packed, with_more_tensors
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Deadline, Stop, never
+from search.session.refusals import NO_LINK, Refusals
 from search.session.registry import SEARCHERS
 from search.session.session import MOST_REFUSED, LackOf, SearchSession, nothing
 
@@ -50,8 +51,8 @@ def plan(
 
     The time that numba takes to compile, once on a machine, is not counted. lack: what memory a mapping lacks; it is
     asked of mappings that are better than all before, because it takes longer than a prediction. Raises BadInputError
-    for an unknown searcher, and where no mapping fits into memory, with what is missing; PlacerError where one might,
-    but all that were asked lack some.
+    for an unknown searcher, and where no mapping fits into memory, with what is missing; PlacerError where every
+    mapping that was asked exceeds memory as simulated.
     """
     problem.predict_many([heft_placement(problem)])
     if searcher_name in SEARCHERS:  # else the session refuses it
@@ -94,14 +95,13 @@ class _Best:
         self.problem, self._lack = problem, lack
         self.value = inf
         self.placement: Placement | None = None
-        self.refused = 0
-        self.nearest: Lack | None = None  # the least that one of them lacked
+        self.refused = Refusals()
 
     def judge(self, placement: Placement) -> Result:
         """Predict a placement. One that is better than all before is kept, if memory suffices."""
         value = self.problem.predict(placement)
         if value == inf:
-            return Failed("link", "a tensor would cross a link that is missing")
+            return NO_LINK
         if self.placement is None or (value, placement) < (self.value, self.placement):
             lack = self._lack(self.problem.mapping(placement))
             if lack is not None:
@@ -110,30 +110,23 @@ class _Best:
         return Measured(value)
 
     def _refuse(self, placement: Placement, lack: Lack) -> Failed:
-        self.refused += 1
         self.problem = with_more_tensors(self.problem, placement, lack)
-        if self.nearest is None or lack.missing_bytes < self.nearest.missing_bytes:
-            self.nearest = lack
-        return Failed("memory", f"{lack}, as simulated.")
+        return self.refused.add(lack)
 
     @property
     def is_to_be_found(self) -> bool:
         """Whether only memory has been in the way yet, so that a few more questions are worth more than the time."""
-        return self.placement is None and 0 < self.refused < MOST_REFUSED
+        return self.placement is None and 0 < self.refused.count < MOST_REFUSED
 
     @property
     def notes(self) -> list[str]:
         """What was left out for lack of memory."""
-        if self.nearest is None:
-            return []
-        many = "1 mapping" if self.refused == 1 else f"{self.refused} mappings"
-        return [f"{many} left out for lack of memory, as simulated; of the nearest, {self.nearest}."]
+        text = self.refused.text("left out")
+        return [f"{text}."] if text else []
 
     def mapping(self) -> Mapping:
-        """It. Raises PlacerError where all that were asked lack memory."""
-        if self.placement is None and self.nearest is not None:
-            raise PlacerError(
-                f"no mapping of {short(self.problem.graph.name)} that was asked fits into the devices' memory, as "
-                f"simulated; of the nearest, {self.nearest}: add a device, give them more memory, or search longer."
-            )
+        """The best mapping found. Raises PlacerError where all that were asked lack memory."""
+        if self.placement is None and self.refused.nearest is not None:
+            none_fits = self.refused.none_fits(f"of {short(self.problem.graph.name)}")
+            raise PlacerError(f"{none_fits}: add a device, give them more memory, or search longer.")
         return self.problem.mapping(self.placement or packed(self.problem))

@@ -23,8 +23,8 @@ from placer.graph.mapping_files import mapping_file, write_mapping
 from placer.graph.memory_limits import MemoryLimits
 from placer.measure.store import Store
 from placer.splits.plan_files import plans_in, regions_of
+from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
-from placer.train.session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
 from search.online.arguments import check_arguments, refuse_method
 from search.online.controller import Controller, OnlineSettings, Steps

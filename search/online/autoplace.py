@@ -47,7 +47,7 @@ def autoplace(
     store: SQLite file in which results are kept.
     include_local: with workers, let this process compute, too.
     max_memory: the most that devices may hold, such as {"worker:0": "800MiB"}: variables and tensors, as simulated.
-    beat_untouched: whether the step untouched, in this process on all its cores, competes with every mapping, and the
+    beat_untouched: whether the untouched step, in this process on all its cores, competes with every mapping, and the
     training goes back to it where that is faster. False keeps the training on the devices that you name, for instance
     to leave this machine to others.
     sync_every: where devices are other processes, steps between snapshots at most; training goes on from the last one
@@ -60,7 +60,7 @@ def autoplace(
     part takes its own, which changes the mathematics as data-parallel training does. Only divided steps do so: while a
     search tries the untouched step and mappings of whole ops beside them, steps with the statistics of the whole batch
     and steps with those of each part take turns in one training.
-    Raises BadInputError for arguments that cannot be.
+    Returns the step to call; close it, or use it in a `with` block. Raises BadInputError for an invalid argument.
     """
     settings = OnlineSettings(
         budget=budget, seed=seed, searcher=searcher, split=str(split), split_batchnorm=split_batchnorm,
@@ -90,8 +90,9 @@ def place(
     A mapping of a divided step (`placer search --split`) divides this one, too, and its variables while it is placed.
     Where its plan has `local` batch normalisation, each part normalises by statistics of its own from then on, which
     changes the mathematics; steps that run untouched take those of the whole batch.
-    match_by_name: take a mapping of another graph by the names of its ops. Else as `autoplace`. Raises BadInputError
-    where the mapping does not fit.
+    match_by_name: take a mapping of another graph by the names of its ops; without it such a mapping is refused. Other
+    arguments as for `autoplace`.
+    The call that would place the step raises BadInputError where the mapping does not fit.
     """
     settings = OnlineSettings(search=False, adapt=False)
     return AutoStep(

@@ -7,7 +7,7 @@ from pathlib import Path
 from placer.errors import BadInputError
 from placer.graph.held_memory import lack_in_order
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import read_placed
+from placer.graph.mapping_files import assignment_for, read_placed
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.train.steps.modes import Wanted
@@ -25,7 +25,11 @@ def given(
     """
     order: tuple[str, ...] = ()
     if isinstance(mapping, Mapping):
-        found = Mapping.of(graph, topology, mapping.assignment)
+        made_for = mapping.graph.fingerprint
+        assignment = assignment_for(
+            "the mapping given", mapping.assignment, made_for, graph, topology, match_by_name=match_by_name
+        )
+        found = Mapping.of(graph, topology, assignment)
     else:
         found, order = read_placed(mapping, graph, topology, match_by_name)
     lack = lack_in_order(graph, topology, found.devices) if limited else None

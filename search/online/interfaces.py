@@ -45,7 +45,7 @@ class DevicesLike(Protocol):
 
 
 class SessionLike(Protocol):
-    """Where devices come from, get lost, and come back; `placer.train.session.DeviceSession`."""
+    """Where devices come from, get lost, and come back; `placer.train.device_session.DeviceSession`."""
 
     @property
     def devices(self) -> DevicesLike | None: ...

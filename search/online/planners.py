@@ -74,7 +74,7 @@ class Planners:
 
 
 @dataclass(frozen=True)
-class Together(Generic[T]):
+class JoinedAnswer(Generic[T]):
     """What is made of several answers, once all are there."""
 
     answers: Sequence[Answer[Any]]
@@ -91,7 +91,7 @@ class Together(Generic[T]):
 
 def _all(answers: Sequence[Future[T]], make: Callable[[list[T]], T]) -> Answer[T]:
     """The only answer as it is, or all together."""
-    return answers[0] if len(answers) == 1 else Together(answers, make)
+    return answers[0] if len(answers) == 1 else JoinedAnswer(answers, make)
 
 
 def _best(proposed: list[list[Proposal]], count: int) -> list[Proposal]:

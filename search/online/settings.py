@@ -35,7 +35,7 @@ class OnlineSettings:
     kept: int = 4  # mappings that stay built
     split: str = SPLIT_OFF  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, or the mapping file whose splits to take
     split_batchnorm: str = BATCH_NORM[0]  # one of BATCH_NORM: whose statistics divided batch normalisation takes
-    beat_untouched: bool = True  # whether a mapping must be faster than the step untouched, whatever the devices
+    beat_untouched: bool = True  # whether a mapping must be faster than the untouched step, whatever the devices
     search: bool = True  # whether to search at all
     adapt: bool = True  # whether to adapt when the load changes
     dry_run: bool = False  # only report how it would adapt

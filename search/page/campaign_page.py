@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from html import escape
-from pathlib import Path
 
-from placer.files import write_whole
 from search.page import words
 from search.page.campaign_record import CampaignRecord, CellRow
 from search.page.page import as_json, columns, columns_of, document
@@ -18,11 +16,6 @@ from search.page.words import ms, times
 
 HEADS = ("case", "searcher", "seed", "judged", "state", "mappings", "best", "best single device",
          "x best single", "side by side", "took", "failures", "ended because")  # fmt: skip
-
-
-def write_campaign_page(record: CampaignRecord, path: Path) -> None:
-    """Write the page. Raises PlacerError where the file cannot be written."""
-    write_whole(path, campaign_html(record).encode())
 
 
 def campaign_html(record: CampaignRecord) -> str:

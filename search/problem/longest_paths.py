@@ -23,7 +23,7 @@ Ints = NDArray[np.int32]
 MARGIN = 1e-12
 
 
-class Ways(NamedTuple):
+class PathTables(NamedTuple):
     """What the kernels below read. Pairs p of a producer and a consumer; their tensors are first[p] to first[p + 1]."""
 
     order: Ints  # [ops] producers first
@@ -38,7 +38,7 @@ class Ways(NamedTuple):
     in_turn: bool  # whether transfers over one link wait for each other
 
 
-def ways_of(t: Tables, limits: Limits, order: Sequence[int]) -> Ways:
+def path_tables(t: Tables, limits: Limits, order: Sequence[int]) -> PathTables:
     """order: op indices, producers first."""
     line = np.array(order, np.int32)
     place = np.empty(len(line), np.int64)
@@ -50,7 +50,7 @@ def ways_of(t: Tables, limits: Limits, order: Sequence[int]) -> Ways:
     at = np.flatnonzero(new)
     u, v = limits.unit_of[src[at]], limits.unit_of[dst[at]]
     both_bytes = limits.unit_bytes[u] + limits.unit_bytes[v]
-    return Ways(
+    return PathTables(
         order=line,
         src=src[at],
         dst=dst[at],
@@ -65,7 +65,7 @@ def ways_of(t: Tables, limits: Limits, order: Sequence[int]) -> Ways:
 
 
 @inlined
-def _crossing(w: Ways, p: int, s: int, d: int) -> float:
+def _crossing(w: PathTables, p: int, s: int, d: int) -> float:
     """Seconds from the end of pair p's producer on s to the start of its consumer on d, at the least.
 
     The sender, the receiver and, where transfers wait for each other, the link handle one tensor after the other. To
@@ -79,11 +79,11 @@ def _crossing(w: Ways, p: int, s: int, d: int) -> float:
     least_out, least_in, longest = np.inf, np.inf, 0.0
     sends, transfers, receives = 0.0, 0.0, 0.0
     for k in range(w.first[p], w.first[p + 1]):
-        out_s, way_s, in_s = transfer_s(w.link, s, d, w.tensor_bytes[k])
-        longest = max(longest, out_s + way_s + in_s)
-        least_send, least_way, least_receive = min(least_send, out_s), min(least_way, way_s), min(least_receive, in_s)
-        least_out, least_in = min(least_out, out_s + way_s), min(least_in, way_s + in_s)
-        sends, transfers, receives = sends + out_s, transfers + way_s, receives + in_s
+        out_s, link_s, in_s = transfer_s(w.link, s, d, w.tensor_bytes[k])
+        longest = max(longest, out_s + link_s + in_s)
+        least_send, least_way, least_receive = min(least_send, out_s), min(least_way, link_s), min(least_receive, in_s)
+        least_out, least_in = min(least_out, out_s + link_s), min(least_in, link_s + in_s)
+        sends, transfers, receives = sends + out_s, transfers + link_s, receives + in_s
     longest = max(longest, sends + least_in, least_out + receives)
     if w.in_turn:
         longest = max(longest, least_send + transfers + least_receive)
@@ -91,7 +91,7 @@ def _crossing(w: Ways, p: int, s: int, d: int) -> float:
 
 
 @jit
-def crossings(ways: Ways) -> Floats:
+def crossings(ways: PathTables) -> Floats:
     """[pairs, s, d] seconds that pair p's consumer on d starts after its producer ended on s, at the least."""
     devices = ways.cost_s.shape[1]
     cross_s = np.empty((len(ways.src), devices, devices))
@@ -103,7 +103,7 @@ def crossings(ways: Ways) -> Floats:
 
 
 @jit
-def heads(ways: Ways) -> Floats:
+def heads(ways: PathTables) -> Floats:
     """[ops, d] seconds before op v can start on d, at the least; infinite where it cannot run."""
     devices = ways.cost_s.shape[1]
     head_s = np.where(ways.cost_s < np.inf, 0.0, np.inf)
@@ -119,7 +119,7 @@ def heads(ways: Ways) -> Floats:
 
 
 @jit
-def tails(ways: Ways) -> Floats:
+def tails(ways: PathTables) -> Floats:
     """[ops, d] seconds from the end of op v on d to the end of the step, at the least."""
     devices = ways.cost_s.shape[1]
     tail_s = np.where(ways.cost_s < np.inf, 0.0, np.inf)

@@ -214,7 +214,7 @@ class Problem:
         return tuple(mapping.devices[unit[0]] for unit in self.units)
 
     def check_same_space(self, other: Problem) -> None:
-        """Raises BadInputError where a placement of this problem need not be one of `other`; costs may differ."""
+        """Raises BadInputError unless both problems have the same placements; costs may differ."""
         for what, ours, theirs in (
             ("graph", self.graph.fingerprint, other.graph.fingerprint),
             ("objective", self.objective, other.objective),

@@ -89,8 +89,7 @@ class Searcher(ABC):
     def state(self, *, history: bool = True) -> dict[str, Any]:
         """All state, the random generator included, as plain data that survives JSON.
 
-        history: with what was asked and told, which grows; without it the state is for a searcher that has replayed
-        the same.
+        history=False leaves out what was asked and told, which grows: call `replay` with it first, then `restore`.
         """
         return {
             "searcher": self.name,
@@ -173,7 +172,7 @@ class Searcher(ABC):
         raise self.exhausted("every mapping that fits into memory was asked or told.")
 
     def bound(self) -> float:
-        """Seconds that, as this searcher has proven, no mapping is predicted below."""
+        """A proven lower bound on the predicted objective of every mapping, in seconds; 0 where none is known."""
         return 0.0
 
     def exhausted(self, what: str) -> SearchExhausted:

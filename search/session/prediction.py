@@ -119,7 +119,9 @@ class Prediction:
         return self.timeline(mapping).memory_peak_bytes
 
     def _worst(self, peaks_bytes: Sequence[float]) -> Lack | None:
-        """What the device lacks most that cannot hold its peak, by its limit or because it ran out with less."""
+        """The largest shortage of memory over the devices; None where all can hold their peaks. A device's limit is
+        what it was given, or what it has run out of memory with.
+        """
         lack = worst_lack(self.topology, peaks_bytes, self.headroom)
         for name, failed_bytes in self.ran_out:
             peak = peaks_bytes[self.topology.index[name]]

@@ -7,9 +7,10 @@ from typing import Any
 
 from placer.graph.held_memory import Lack
 from placer.graph.mapping import Mapping
-from placer.result import Failed, Result
+from placer.result import Result
 from search.problem.problem import Problem
 from search.problem.searcher import SearchExhausted, Stop, never
+from search.session.refusals import Refusals
 from search.session.registry import make_searcher
 
 BATCH = 4  # mappings that are asked for, and measured, together
@@ -35,11 +36,10 @@ class SearchSession:
         stop: Stop = never,
         lack: LackOf = nothing,
     ) -> None:
-        """lack: what memory a mapping lacks. Such mappings are not handed on."""
+        """lack: what memory a mapping lacks. Such mappings are not returned."""
         self.searcher = make_searcher(name, problem, seed=seed, stop=stop)
         self.ended: str | None = None  # why the last `ask` gave fewer than it was asked for
-        self.refused = 0  # mappings asked by the searcher that lack memory
-        self.nearest: Lack | None = None  # the least that one of them lacks
+        self.refused = Refusals()  # mappings asked by the searcher that lack memory
         self._lack = lack
 
     @property
@@ -63,7 +63,7 @@ class SearchSession:
                 asked.append(mapping)
                 in_a_row = 0
                 continue
-            self._refuse(mapping, lack)
+            self.searcher.tell(mapping, self.refused.add(lack))
             in_a_row += 1
             if in_a_row == MOST_REFUSED:
                 self.ended = f"searcher {self.name!r} asked {MOST_REFUSED} mappings in a row that lack memory."
@@ -72,16 +72,8 @@ class SearchSession:
     @property
     def refusals(self) -> str:
         """How many mappings lacked memory, and how much the nearest one did; "" for none."""
-        if self.nearest is None:
-            return ""
-        many = "1 mapping" if self.refused == 1 else f"{self.refused} mappings"
-        return f"{self.name}: {many} not tried for lack of memory, as simulated; of the nearest, {self.nearest}."
-
-    def _refuse(self, mapping: Mapping, lack: Lack) -> None:
-        self.searcher.tell(mapping, Failed("memory", f"{lack}, as simulated."))
-        self.refused += 1
-        if self.nearest is None or lack.missing_bytes < self.nearest.missing_bytes:
-            self.nearest = lack
+        text = self.refused.text("not tried")
+        return text and f"{self.name}: {text}."
 
     def tell(self, measured: Iterable[tuple[Mapping, Result]]) -> None:
         """Learn the results of measuring mappings, asked here or not."""

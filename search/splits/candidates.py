@@ -17,8 +17,8 @@ from placer.splits.plan import SplitPlan
 from placer.splits.rules.way import Cut
 from placer.splits.step_graph import StepGraph
 from search.splits.copying import with_copies
-from search.splits.kin import is_used_in_parts, kin, may_be_divided, readers, variable_shape
 from search.splits.propagate import Propagation, Rates, in_turn_s
+from search.splits.variable_groups import is_used_in_parts, may_be_divided, readers, variable_group, variable_shape
 
 POLICIES = ("batch", "columns", "alternate", "heavy", "heavy-alternate")
 WEIGHTED = {
@@ -74,7 +74,7 @@ def _weights(policy: str, state: Propagation, phases: Mapping[str, str | None]) 
             continue
         way = state.graph.ways(op.name)[name]
         axis = next(cut.axis for cut in way.inputs[1:] if isinstance(cut, Cut))
-        together = kin(state.graph, weight.name)
+        together = variable_group(state.graph, weight.name)
         seen |= together
         if may_be_divided(state.graph, together, axis):
             state.take(op, name, way)
@@ -122,7 +122,7 @@ def _following(
         shape = variable_shape(op)
         if len(shape) != 1 or prod(shape) < parts:
             continue
-        together = kin(graph, op.name)
+        together = variable_group(graph, op.name)
         is_free = not together & divided.keys() and may_be_divided(graph, together, 0)
         if is_free and is_used_in_parts(graph, plan, together, phases):
             found |= dict.fromkeys(together, 0)

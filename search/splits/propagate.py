@@ -13,7 +13,7 @@ from placer.splits.plan import Division, SplitPlan
 from placer.splits.rules.copies import COPIES
 from placer.splits.rules.way import Copied, Cut, Joined, Local, Own, Way
 from placer.splits.step_graph import StepGraph
-from search.splits.kin import tensors_like
+from search.splits.variable_groups import tensors_like
 
 
 @dataclass(frozen=True)

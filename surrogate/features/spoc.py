@@ -9,10 +9,9 @@ read, so the definitions here are our own:
   multiply-adds are those that a CPU is left with where XLA compiles grouped convolutions (placer/graph/op_counts.py).
 - Critical datapath length: the longest chain of ops that depend on one another, in four weightings. `hops`: every op
   counts 1. `span`: every op counts its own sequential depth (placer/graph/op_depth.py), so that this is the span, or
-  depth, of
-  work-span analysis (Blelloch 1996): the levels of scalar operations that are left with unlimited processors.
-  `chain_operations`: the FLOPs of the chain with most of them. `chain_s`: seconds, where ops have costs, of the chain
-  that takes longest, every op on whichever device it is fastest, crossings free.
+  depth, of work-span analysis (Blelloch 1996): the levels of scalar operations that are left with unlimited
+  processors. `chain_operations`: the FLOPs of the chain with most of them. `chain_s`: seconds, where ops have costs, of
+  the chain that takes longest, every op on whichever device it is fastest, crossings free.
 """
 
 from __future__ import annotations

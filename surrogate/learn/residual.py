@@ -21,9 +21,9 @@ from surrogate.features.mapping_features import MappingFeatures
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int32]
 
-COMMON = 0.03  # standard deviation of what all mappings are missed by alike
-SIZES = (0.02, 0.05, 0.1, 0.2)  # of what single mappings are missed by: tried, the likeliest is taken
-USUAL, USUAL_SPREAD = 0.06, 0.7  # and what is to be expected: its middle, and its spread in logarithms
+COMMON = 0.03  # prior standard deviation of the error that all mappings share, relative
+SIZES = (0.02, 0.05, 0.1, 0.2)  # candidates for that of the errors of single mappings; the likeliest is taken
+USUAL, USUAL_SPREAD = 0.06, 0.7  # its log-normal prior: the median, and the standard deviation of the logarithm
 WORK_LENGTHS = (0.05, 0.2, 0.8)  # shares of all work placed elsewhere after which two mappings say little of each other
 FORM_LENGTHS = (0.5, 2.0)
 LEAST_NOISE = 0.003

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from placer.result import Failed
+from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
-from placer.train.session import DeviceSession
 from placer.train.steps.modes import Placed
 
 MAPPINGS = 8

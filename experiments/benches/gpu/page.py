@@ -165,7 +165,7 @@ def _wrong(row: Facts) -> str:
 
 
 def _exceeded(models: dict[str, Facts], published: dict[str, float]) -> Iterator[str]:
-    """The networks that were faster than predictions allow; those that are told of beside HTF-MPR's figures aside."""
+    """The networks that were faster than predictions allow, except those reported with HTF-MPR's figures."""
     for name, row in models.items():
         ours, bound = row["ratio_to_tf_default"], row["bound_ratio"]
         told = ours < published.get(name, 0.0)

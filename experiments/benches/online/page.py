@@ -41,7 +41,7 @@ def page_lines(facts: Facts) -> list[str]:
     return [
         f"`placer.autoplace` on {facts['workers']} one-core worker processes, in real time; each part in a process of "
         f"its own; searches measured at most {facts['budget']} mappings, half as many where loads land, fewer for the "
-        "small networks. The training is kept on the workers (`beat_untouched=False`): the step untouched on all cores "
+        "small networks. The training is kept on the workers (`beat_untouched=False`): the untouched step on all cores "
         "is no candidate, neither of the search nor of the oracle. NAME@N is the network with batches of N.",
         "",
         *markdown_table(("", "promised", "network", "found", "details"), rows, left=(0, 2, 4)),

@@ -21,8 +21,8 @@ from experiments.loops.moved import Moved
 from placer.devices.logical import split
 from placer.errors import PlacerError
 from placer.result import Failed
+from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
-from placer.train.session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 
 WIDTH, STEPS = 512, 8  # of the towers, and of a stay

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from experiments.campaign.cells import MEASURED, Case, located
 from experiments.campaign.measured.process import LOST, CaseProcess, ProcessError
@@ -19,7 +19,7 @@ from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 
-DEVICE = "device"  # the reason of a failure that is not the placement's
+DEVICE: Final = "device"  # the reason of a failure that is not the placement's
 ASK_S, STEPS = 900.0, 1000  # an answer may take so long, and so many steps of the anchor; else the process is frozen
 
 

@@ -15,13 +15,14 @@ from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
 from placer.devices.host.suspends import Suspends, duration
 from placer.errors import PlacerError
-from placer.graph.held_memory import Lack, mib
+from placer.graph.held_memory import mib
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
+from search.session.refusals import Refusals, too_large
 from search.session.session import BATCH, SearchSession
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
@@ -64,7 +65,7 @@ class Job:
         )  # fmt: skip
         self.rows: list[Row] = []
         self.ended: list[str] = []
-        self.nearest: Lack | None = None  # of what was not measured for lack of memory, the least that was lacking
+        self._refused = Refusals()  # not measured for lack of memory
         self.notes: list[str] = []  # on the step, and on how ops are divided
         if traced.diverged is not None and beside is None:
             self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
@@ -158,7 +159,7 @@ class Job:
             lack = self.prediction.lack(mapping)
             if lack is not None:
                 self.ended.append(f"single: not tried, because {lack}, as simulated.")
-                self._note_lack(lack)
+                self._refused.add(lack)
                 continue
             self.measure("single", mapping)
             if over():
@@ -219,13 +220,9 @@ class Job:
         return SearchSession(searcher, self.problem, seed=of, lack=lambda mapping: self.prediction.lack(mapping))
 
     def _note_refusals(self, session: SearchSession) -> None:
-        if session.nearest is not None:
+        if session.refused.nearest is not None:
             self.ended.append(session.refusals)
-            self._note_lack(session.nearest)
-
-    def _note_lack(self, lack: Lack) -> None:
-        if self.nearest is None or lack.missing_bytes < self.nearest.missing_bytes:
-            self.nearest = lack
+            self._refused.add(session.refused.nearest)
 
     def measure(self, searcher: str, mapping: Mapping) -> Row:
         """`measure_all` for one."""
@@ -296,7 +293,7 @@ class Job:
     def _too_large(self, mapping: Mapping) -> Failed | None:
         """The failure of a mapping that need not run, because the memory would not do."""
         lack = self.prediction.lack(mapping)
-        return None if lack is None else Failed("memory", f"{lack}, as simulated.")
+        return None if lack is None else too_large(lack)
 
     def calibrate(self) -> None:
         """Correct the predicted costs by all that was measured so far."""
@@ -309,11 +306,11 @@ class Job:
         ran = by_merit(self.rows)
         if not ran:
             failures = {row.result.detail for row in self.rows if isinstance(row.result, Failed)}
-            if not failures and self.nearest is not None:
+            if not failures and self._refused.nearest is not None:
+                none_fits = self._refused.none_fits(f"of {self.settings.model}")
                 raise PlacerError(
-                    f"no mapping of {self.settings.model} that was asked fits into the devices' memory, as simulated; "
-                    f"of the nearest, {self.nearest}: add a device, take a smaller batch, or let a worker take more "
-                    "than an equal share of what is free (--max-memory)."
+                    f"{none_fits}: add a device, take a smaller batch, or let a worker take more than an equal share "
+                    "of what is free (--max-memory)."
                 )
             raise PlacerError(f"no mapping of {self.settings.model} could be measured: {'; '.join(sorted(failures))}")
         return ran

@@ -40,12 +40,12 @@ INSTEAD = f"name the HOST:PORT of a cluster's head, or write {LOCAL} to start Ra
 
 
 @dataclass(eq=False)
-class Connection:
+class RayConnection:
     """This process's use of Ray, until it is closed. address: "local", or HOST:PORT of the cluster."""
 
     address: str
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> RayConnection:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -67,7 +67,7 @@ def check_address(address: str | None) -> None:
         raise BadInputError(f"Ray address {short(address)} is neither {LOCAL} nor HOST:PORT; {INSTEAD}")
 
 
-def connect(address: str | None = None) -> Connection:
+def connect(address: str | None = None) -> RayConnection:
     """Connect this process to Ray; close the connection after use. Any thread; uses may overlap.
 
     address: "local" starts Ray in this process, on loopback and with the cores that it may use; HOST:PORT is the head
@@ -97,27 +97,27 @@ class _Shared:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._uses: set[Connection] = set()  # of a Ray that was connected here; empty where the program did it
+        self._uses: set[RayConnection] = set()  # of a Ray that was connected here; empty where the program did it
         self._address = LOCAL
         self._had_mode = True
 
-    def join(self, address: str | None) -> Connection:
+    def join(self, address: str | None) -> RayConnection:
         with self._lock:
             ray = _connected()
             if ray is not None:
                 self._check_same(ray, address)
                 if not self._uses:
-                    return Connection(_head(ray))
+                    return RayConnection(_head(ray))
             else:
                 self._address = address or _named_by_environment() or LOCAL
                 self._had_mode = AUTHENTICATION in os.environ
                 _start() if self._address == LOCAL else _join(self._address)
                 self._uses.clear()
-            use = Connection(self._address)
+            use = RayConnection(self._address)
             self._uses.add(use)
             return use
 
-    def leave(self, use: Connection) -> None:
+    def leave(self, use: RayConnection) -> None:
         with self._lock:
             if use in self._uses:
                 self._uses.remove(use)

@@ -22,7 +22,7 @@ from typing import Any
 
 from placer.devices.ray.connection import connect
 from placer.devices.ray.node_worker import NodeWorker
-from placer.devices.ray.nodes import Group, Node, first_core, nodes_of, reserve
+from placer.devices.ray.nodes import Node, PlacementGroup, first_core, nodes_of, reserve
 from placer.devices.ray.parent import when_parent_ends
 from placer.devices.ray.spec import RaySpec
 from placer.devices.workers.workers import START_TIMEOUT_S
@@ -35,22 +35,22 @@ END_S = 5.0  # for a node to end its worker
 class RayGroups:
     """Placement groups of Ray, each bundle on a node of its own."""
 
-    def make(self, bundles: Sequence[Mapping[str, float]]) -> Group:
-        """As `Groups`."""
+    def make(self, bundles: Sequence[Mapping[str, float]]) -> PlacementGroup:
+        """As `PlacementGroups`."""
         from ray.util import placement_group
 
-        group: Group = placement_group([dict(bundle) for bundle in bundles], strategy="STRICT_SPREAD")
+        group: PlacementGroup = placement_group([dict(bundle) for bundle in bundles], strategy="STRICT_SPREAD")
         return group
 
-    def nodes_of(self, group: Group) -> list[str]:
-        """As `Groups`."""
+    def nodes_of(self, group: PlacementGroup) -> list[str]:
+        """As `PlacementGroups`."""
         from ray.util import placement_group_table
 
         by_bundle = placement_group_table(group)["bundles_to_node_id"]
         return [by_bundle[bundle] for bundle in sorted(by_bundle)]
 
-    def remove(self, group: Group) -> None:
-        """As `Groups`."""
+    def remove(self, group: PlacementGroup) -> None:
+        """As `PlacementGroups`."""
         from ray.util import remove_placement_group
 
         remove_placement_group(group)
@@ -144,7 +144,7 @@ def _requests(is_ready: threading.Event) -> queue.SimpleQueue[str | None]:
     return requests
 
 
-def _actor(ray: Any, group: Group, bundle: int, node: Node, nodes: Sequence[Node]) -> Any:
+def _actor(ray: Any, group: PlacementGroup, bundle: int, node: Node, nodes: Sequence[Node]) -> Any:
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)

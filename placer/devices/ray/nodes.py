@@ -32,23 +32,23 @@ class Node:
         return self.gpus, self.cpus
 
 
-class Group(Protocol):
+class PlacementGroup(Protocol):
     """A placement group: bundles of CPUs and GPUs, each reserved on a node of its own."""
 
     def wait(self, timeout_seconds: float) -> bool:
         """Whether all are reserved within that time."""
 
 
-class Groups(Protocol):
+class PlacementGroups(Protocol):
     """What makes placement groups."""
 
-    def make(self, bundles: Sequence[Mapping[str, float]]) -> Group:
+    def make(self, bundles: Sequence[Mapping[str, float]]) -> PlacementGroup:
         """Ask for a group of these bundles on as many nodes."""
 
-    def nodes_of(self, group: Group) -> Sequence[str]:
+    def nodes_of(self, group: PlacementGroup) -> Sequence[str]:
         """The ids of the nodes of a group that is reserved, in the order of its bundles."""
 
-    def remove(self, group: Group) -> None:
+    def remove(self, group: PlacementGroup) -> None:
         """Give the group back, or ask no more for it."""
 
 
@@ -71,8 +71,12 @@ def first_core(node: Node, nodes: Iterable[Node]) -> int:
 
 
 def reserve(
-    spec: RaySpec, nodes: Sequence[Node], groups: Groups, where: str, clock: Callable[[], float] = time.monotonic
-) -> tuple[Group, list[Node]]:
+    spec: RaySpec,
+    nodes: Sequence[Node],
+    groups: PlacementGroups,
+    where: str,
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[PlacementGroup, list[Node]]:
     """A placement group of `spec.count` whole nodes, and these, in the order of its bundles.
 
     where: the cluster's address. Raises BadInputError where it has fewer nodes, PlacerError where too few are free

@@ -23,8 +23,8 @@ SETTING = "MALLOC_TRIM_THRESHOLD_"
 
 
 def heed() -> None:
-    """Have this process do as it is told from now on. Call it once, before the server starts. On a C library other than
-    glibc, words have no effect, nor where a process may not have so many files open.
+    """Obey the commands KEEP and GIVE_BACK written to the pipe, from now on. Call it once, before the server starts.
+    Has no effect on a C library other than glibc, or where a process may not have so many files open.
     """
     read, write = os.pipe()
     try:

@@ -2,8 +2,8 @@
 
 Run as a file, with the standard library alone: it starts in 20 ms. It is a process, not a thread, because TensorFlow
 holds the interpreter's lock while it leaves a cluster, and because Python handles Ctrl-C only between two calls
-(docs/decisions/014-deadlines.md). `Guard` is of `deadline`, for a search, which ends without its workers; `Watch` of
-`worker_watch`, for a training, which goes on without them.
+(docs/decisions/014-deadlines.md). `Guard` is of `deadline`, for a search, which ends without its workers; `WorkerGuard`
+of `worker_watch`, for a training, which goes on without them.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Waiting:
     is_over: bool = False  # whether everything was done about it that can be
 
 
-class Watch:
+class WorkerGuard:
     """Watches the local workers of a training, which goes on without one that ends."""
 
     def __init__(self, shared: mmap.mmap, parent: int) -> None:
@@ -303,7 +303,7 @@ def say(sentence: str) -> None:
 
 def watch(shared: int, parent: int) -> None:
     """Watch the workers of a training until stdin is closed, or the parent has ended."""
-    watched = Watch(mmap.mmap(shared, WATCHED_BYTES), parent)
+    watched = WorkerGuard(mmap.mmap(shared, WATCHED_BYTES), parent)
     before = time.monotonic()
     while not select.select([0], [], [], POLL_S)[0] and look(parent):
         now = time.monotonic()

@@ -1,6 +1,6 @@
 """Ends workers of a training that freeze, so that what waits for them raises and the training goes on without them.
 
-The process that does it is `Watch` of `guard`, because a thread might never get the interpreter's lock
+The process that does it is `WorkerGuard` of `guard`, because a thread might never get the interpreter's lock
 (docs/decisions/014-deadlines.md).
 """
 

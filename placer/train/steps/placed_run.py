@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from placer.devices.gpu_wait import drain, has_gpus
 from placer.devices.workers.deadline import waiting
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from placer.train.steps.modes import Placed
 
 DRAINED = 64  # calls after a change of mode that are timed until all they started is done; later ones overlap

@@ -11,7 +11,7 @@ import tensorflow as tf
 from placer.errors import BadInputError
 from placer.execute.outputs import returned
 from placer.trace.capture import Captured
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from placer.train.steps.trial_run import Recording
 from placer.train.variables.hooks import unwatched
 

@@ -12,7 +12,7 @@ from placer.errors import BadInputError
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Layout, Signatures, declared_by
 from placer.trace.untouchable import untouchable, untouchable_now
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from placer.train.steps.untouched import UntouchedFunction
 from placer.train.steps.variant import Variant
 from placer.train.variables.self_test import unwatchable

@@ -29,8 +29,8 @@ from placer.devices.variables import is_elsewhere
 from placer.instances import instances_of
 from placer.trace.graph_def.access_order import READS
 
-_watches: dict[int, Watch] = {}  # by id of the variable
-_by_handle: dict[int, Watch] = {}  # by id of its handle
+_watches: dict[int, VariableWatch] = {}  # by id of the variable
+_by_handle: dict[int, VariableWatch] = {}  # by id of its handle
 _here = threading.local()
 _uses: WeakKeyDictionary[Any, Uses] = WeakKeyDictionary()  # of functions that were called
 _counter = count(1)
@@ -56,7 +56,7 @@ class Watcher(Protocol):
 
 
 @dataclass
-class Watch:
+class VariableWatch:
     """Who is told of the uses of a variable."""
 
     variable: tf.Variable
@@ -69,7 +69,7 @@ def watch(variable: tf.Variable, watcher: Watcher) -> None:
     _changed()
     tf_internals.around_function_calls(_function_called)
     handle = tf_internals.handle_of(variable)
-    _watches[id(variable)] = _by_handle[id(handle)] = Watch(variable, watcher, handle)
+    _watches[id(variable)] = _by_handle[id(handle)] = VariableWatch(variable, watcher, handle)
     _watch_unread(True)
     variable.__class__ = _watched(_plain(type(variable)))
 
@@ -80,7 +80,7 @@ def watched_by(variable: tf.Variable) -> Watcher | None:
     return None if found is None else found.watcher
 
 
-def _watch_of(variable: Any) -> Watch | None:
+def _watch_of(variable: Any) -> VariableWatch | None:
     return _by_handle.get(id(vars(variable).get("_handle")))
 
 
@@ -232,9 +232,9 @@ def _called_by_tensorflow() -> bool:
     return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("tensorflow.")
 
 
-def _to_tell(variable: Any) -> Watch | None:
-    """The watcher to be asked before a use; None where nothing is used yet, because a function is traced, and where the
-    watcher knows by now because it was told of a reader that it cannot stop.
+def _to_tell(variable: Any) -> VariableWatch | None:
+    """The watcher to be asked before a use; None while a function is traced, which uses nothing yet, and once the
+    watcher knows of a reader that it cannot stop.
     """
     found = _watch_of(variable)
     if found is None or _is_silent(found.watcher):

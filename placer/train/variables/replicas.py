@@ -77,7 +77,7 @@ class Replicas:
         self._only_home = False  # whether it is known that the user's variables are true, and no others
         self.is_void = False  # whether a recovery was cut short: the next one to read has `mend` end it
         self.changes = 0  # how often anybody wrote
-        self.aside: str | None = None  # a reader that the step cannot wait for or be waited for by, in words
+        self.aside: str | None = None  # a reader that cannot be synchronised with steps, in words
         self._singly = 0
         self._lent = False  # whether a step runs on the user's own variables now
         self._lending = threading.RLock()  # for a moment, while `_lent` or what is written under it changes

@@ -1,3 +1,4 @@
-"""Compiled annealing: `dice` for chance, `space` for what may go where, `draws` for moves; then one chain for each
-objective: `makespan_chain` simulates each placement from where it differs, `load_chain` adds up what a move changes.
+"""Compiled annealing: `rng_state` for random numbers, `space` for what may go where, `draws` for moves; then one chain
+for each objective: `makespan_chain` simulates each placement from where it differs, `load_chain` adds up what a move
+changes.
 """

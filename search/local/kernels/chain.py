@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from search.local.kernels.dice import Dice, chance
 from search.local.kernels.draws import Move, no_move
+from search.local.kernels.move_shares import KINDS
+from search.local.kernels.rng_state import RngState, chance
 from search.local.kernels.space import Floats, Ints, Space
-from search.local.kernels.taste import KINDS
 from surrogate.jit import jit, part
 
 FOUND = 8  # placements that a stretch may hand over: its best, and the last that were good
@@ -21,7 +21,7 @@ class Chain(NamedTuple):
 
     row: Ints  # [u]
     value_s: Floats  # [1] what is to become small
-    dice: Dice
+    rng_state: RngState
     held_bytes: Floats  # [d]
     after_bytes: Floats  # [d] with the move that is looked at
     move: Move
@@ -33,22 +33,22 @@ class Chain(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """So many steps under the same conditions."""
+    """Steps of annealing under the same conditions."""
 
     steps: int
-    heat_s: float  # a move that loses as much is accepted about every third time
+    heat_s: float  # the temperature, in seconds: a move that loses as much is accepted with probability 1/e
     scale: float  # share of the units that a move may at most concern
-    good_s: float  # placements below this are handed over
+    good_s: float  # placements with a value below this are kept as found
 
 
 @jit
-def new_chain(space: Space, row: Ints, dice: Dice) -> Chain:
+def new_chain(space: Space, row: Ints, rng_state: RngState) -> Chain:
     """A chain at `row`, its value not known until its first stretch."""
     units, devices, ops = len(row), space.can.shape[1], len(space.op)
     return Chain(
         row.copy(),
         np.full(1, np.inf),
-        dice.copy(),
+        rng_state.copy(),
         np.empty(devices),
         np.empty(devices),
         no_move(units),
@@ -88,7 +88,7 @@ def fits(s: Space, c: Chain, count: int) -> bool:
 @part
 def limit_of(c: Chain, x: Stretch) -> float:
     """The largest value that is accepted next: Metropolis et al. 1953, with the chance drawn ahead."""
-    return c.value_s[0] - x.heat_s * math.log(1.0 - chance(c.dice))  # type: ignore[no-any-return]
+    return c.value_s[0] - x.heat_s * math.log(1.0 - chance(c.rng_state))  # type: ignore[no-any-return]
 
 
 @part

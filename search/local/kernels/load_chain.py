@@ -8,8 +8,8 @@ import numpy as np
 
 from search.local.kernels.chain import Chain, Stretch, accept, begin_stretch, fits, hand_over, limit_of
 from search.local.kernels.draws import draw, focus_on
+from search.local.kernels.move_shares import MoveShares
 from search.local.kernels.space import Floats, Ints, Space
-from search.local.kernels.taste import Taste
 from surrogate.jit import jit, kernel, part
 from surrogate.simulate.kernels.max_load_kernel import Ends
 
@@ -27,11 +27,11 @@ class Loads(NamedTuple):
 
 
 @jit
-def cool_loads(ends: Ends, space: Space, taste: Taste, chain: Chain, stretch: Stretch) -> None:
+def cool_loads(ends: Ends, space: Space, move_shares: MoveShares, chain: Chain, stretch: Stretch) -> None:
     """Go on with a chain for a stretch. What it hands over has its largest load as value; what it lowers is a norm of
     all loads.
     """
-    _cool(ends, space, taste, chain, _no_loads(ends), stretch)
+    _cool(ends, space, move_shares, chain, _no_loads(ends), stretch)
 
 
 @jit
@@ -45,7 +45,7 @@ def _no_loads(ends: Ends) -> Loads:
 
 
 @kernel
-def _cool(e: Ends, s: Space, taste: Taste, c: Chain, m: Loads, x: Stretch) -> None:
+def _cool(e: Ends, s: Space, move_shares: MoveShares, c: Chain, m: Loads, x: Stretch) -> None:
     begin_stretch(s, c)
     for v in range(len(m.device)):
         m.device[v] = c.row[s.unit_of[v]]
@@ -54,7 +54,7 @@ def _cool(e: Ends, s: Space, taste: Taste, c: Chain, m: Loads, x: Stretch) -> No
     for step in range(x.steps):
         if step % ATTENTION == 0:
             _attend(s, c, m)
-        kind, count = draw(s, taste, c.row, x.scale, c.dice, c.move)
+        kind, count = draw(s, move_shares, c.row, x.scale, c.rng_state, c.move)
         limit_s = limit_of(c, x)
         if count == 0 or not fits(s, c, count):
             continue

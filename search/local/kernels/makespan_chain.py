@@ -8,8 +8,8 @@ import numpy as np
 
 from search.local.kernels.chain import Chain, Stretch, accept, begin_stretch, fits, hand_over, limit_of
 from search.local.kernels.draws import draw, focus_on
+from search.local.kernels.move_shares import MoveShares
 from search.local.kernels.space import Floats, Space
-from search.local.kernels.taste import Taste
 from surrogate.jit import jit, kernel, part
 from surrogate.simulate.kernels.arrays import Tables
 from surrogate.simulate.kernels.critical_path import critical_path
@@ -29,7 +29,7 @@ class Simulated(NamedTuple):
 
 
 @jit
-def cool_makespan(tables: Tables, space: Space, taste: Taste, chain: Chain, stretch: Stretch) -> None:
+def cool_makespan(tables: Tables, space: Space, move_shares: MoveShares, chain: Chain, stretch: Stretch) -> None:
     """Go on with a chain for a stretch.
 
     Single units are drawn more often from the critical path of where it begins.
@@ -41,17 +41,19 @@ def cool_makespan(tables: Tables, space: Space, taste: Taste, chain: Chain, stre
         state.work_s[d] += space.unit_cost_s[u, d]
         for at in range(space.first_op[u], space.first_op[u + 1]):
             state.run.device[space.op[at]] = d
-    _cool(tables, space, taste, chain, state, stretch, OWN, 0)
+    _cool(tables, space, move_shares, chain, state, stretch, OWN, 0)
     chain.move.focused[0] = 0
     if chain.value_s[0] < np.inf:
         path = np.empty(len(space.op), np.int32)
         for i in range(critical_path(tables, state.run.device, state.saved.end_s, path)):
             focus_on(space, chain.move, space.unit_of[path[i]])
-    _cool(tables, space, taste, chain, state, stretch, 0, stretch.steps)
+    _cool(tables, space, move_shares, chain, state, stretch, 0, stretch.steps)
 
 
 @kernel
-def _cool(t: Tables, s: Space, taste: Taste, c: Chain, m: Simulated, x: Stretch, begin: int, end: int) -> None:
+def _cool(
+    t: Tables, s: Space, move_shares: MoveShares, c: Chain, m: Simulated, x: Stretch, begin: int, end: int
+) -> None:
     """Take the steps from `begin` to `end`; in step OWN the chain's own placement is simulated and kept.
 
     That is a step, not a function of its own, because `rerun` is compiled into each place that calls it.
@@ -59,7 +61,7 @@ def _cool(t: Tables, s: Space, taste: Taste, c: Chain, m: Simulated, x: Stretch,
     for step in range(begin, end):
         kind, count, moved, touched_s, limit_s = 0, 0, 0, -1.0, np.inf
         if step != OWN:
-            kind, count = draw(s, taste, c.row, x.scale, c.dice, c.move)
+            kind, count = draw(s, move_shares, c.row, x.scale, c.rng_state, c.move)
             limit_s = limit_of(c, x)
             if count == 0 or not fits(s, c, count):
                 continue

@@ -34,7 +34,7 @@ ROUNDS = 3  # at most, of an adaptation
 REST = 12  # steps that nothing disturbs, after the first move
 LATEST = 5  # steps that say how long one takes now
 HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
-LONG = 500  # steps after which the baseline is renewed, and the step untouched is looked at again
+LONG = 500  # steps after which the baseline is renewed, and the untouched step is looked at again
 MOST_WAIT = 4 * LONG
 DRIFT = BackoffSettings(first=80, most=MOST_WAIT)  # steps between looks at a drift that find nothing
 CLEAR_GAIN = 0.15  # needs no second look
@@ -44,7 +44,7 @@ MOST_LOOKS = 1000  # after which an alarm does not count back any further
 class Adaptation:
     """Watches the steps of the incumbent, and finds another one when the load has changed.
 
-    The incumbent may be the step untouched, where that competes.
+    The incumbent may be the untouched step, where that competes.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Adaptation:
         self._unsolved = 1.0  # the same, of those before that changed nothing
         self._step = step
         self._looked_at = deque([step()], maxlen=MOST_LOOKS)  # steps, of which some may be one in several
-        self._wait = LONG  # steps until the next look at the step untouched, where that is the favourite
+        self._wait = LONG  # steps until the next look at the untouched step, where that is the favourite
         self._look_step = 0
         self._refinement = Refinement(trials, planner, settings, step)
         self._drift = Backoff(DRIFT)  # when to look again at what makes steps drift
@@ -216,7 +216,7 @@ class Adaptation:
             self._refinement.begin_anew(self.trials.lost_s - lost_s)
 
     def _diagnosed(self, readings: Sequence[LoadReading], ratio: float) -> Diagnosis:
-        """What changed. The step untouched need not run on the devices, so its pace says nothing of theirs: each clear
+        """What changed. The untouched step need not run on the devices, so its pace says nothing of theirs: each clear
         change of it is a reason to look at mappings.
         """
         if isinstance(self.trials.mode, Placed):
@@ -348,7 +348,7 @@ class Adaptation:
 
     def _compare(self, before: Mode) -> Steps[None]:
         """Compare with the mode of before, unless the gain is clear, and with the single device predicted fastest and
-        the step untouched where these may be faster.
+        the untouched step where these may be faster.
         """
         trials, quick = self.trials, self.settings.quick
         if trials.mode is not before and trials.known_s(trials.mode) > (1 - CLEAR_GAIN) * trials.known_s(before):
@@ -374,7 +374,7 @@ class Adaptation:
             self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s)} a step: staying")
         load = self.monitor.load
         if not (load.devices or load.links) and found.has_eased and trials.favourite is not UNTOUCHED:
-            trials.favourite = trials.mode  # the step untouched stays it: what slows that is no load on a device
+            trials.favourite = trials.mode  # the untouched step stays it: what slows that is no load on a device
         trials.forget(self.settings.kept)
         self._learn()
         return moved

@@ -34,7 +34,7 @@ class FirstSearch:
         """Measure the single devices, if ops are whole, then what the planner proposes, until that no longer pays; all
         that a chosen searcher asks, until the budget is spent.
 
-        Meanwhile the fastest mode known runs, the step untouched included, though it may be no candidate in the end.
+        Meanwhile the fastest mode known runs, the untouched step included, though it may be no candidate in the end.
         Raises PlacerError where the planner is gone.
         """
         if planner is None:

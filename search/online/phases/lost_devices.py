@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from placer.errors import listed
 from search.online.interfaces import LiveStepLike
-from search.online.phases.asking import Asking
+from search.online.phases.retry_later import RetryLater
 from search.online.trials.trials import Say
 
 LOOK_EVERY = 50  # steps between two looks for devices that were lost without being used
@@ -23,7 +23,7 @@ class LostDevices:
     ) -> None:
         """probe_every: steps between two looks for devices that came back. clock: seconds."""
         self.live, self.probe_every, self._say = live, probe_every, say
-        self._rejoining, self._freeing, self._clock = Asking(clock), Asking(clock), clock
+        self._rejoining, self._freeing, self._clock = RetryLater(clock), RetryLater(clock), clock
 
     def due(self, step: int) -> int:
         """How many steps later `look` may have something to do."""

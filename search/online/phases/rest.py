@@ -18,7 +18,7 @@ from placer.train.steps.modes import UNTOUCHED, Placed
 from search.online.diagnose.change_detection import ChangeTest
 from search.online.diagnose.probe_budget import SHARE
 from search.online.interfaces import Steps
-from search.online.phases.asking import Asking
+from search.online.phases.retry_later import RetryLater
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
 from search.online.trials.trials import LATEST, Say, Trial, Trials
@@ -47,11 +47,11 @@ class Rest:
         self._look_for_lost, self._clock = look_for_lost, clock
         self.nearest: Trial | None = None  # the fastest mapping, where rest is due or goes on
         self.is_calm = False  # whether it waits for nothing but a change of step times
-        self._margin = 0.0  # what that took, by what the step untouched took
+        self._margin = 0.0  # what that took, by what the untouched step took
         self._usual_s: float | None = None  # of a step at rest, since that was measured
         self._spent_s = FIRST_SPENT_S  # by the last look
         self._vain = 0  # looks since one that was not
-        self._asking = Asking(clock)  # whether the devices can be left
+        self._leaving = RetryLater(clock)  # whether the devices can be left
 
     @property
     def is_due(self) -> bool:
@@ -59,7 +59,7 @@ class Rest:
         return self.nearest is not None
 
     def consider(self, known: Sequence[Trial]) -> None:
-        """Let rest be due if all that is known, measured beside the step untouched, is far slower."""
+        """Let rest be due if all that is known, measured beside the untouched step, is far slower."""
         trials, settings = self.trials, self.settings
         measured = [(t.result.step_s, t) for t in known if t.devices and isinstance(t.result, Measured)]
         here_s = trials.step_s.get(UNTOUCHED)
@@ -80,9 +80,9 @@ class Rest:
         self.consider(known)
 
     def run(self) -> Steps[None]:
-        """Rest until a mapping has come near. Such a one is left untried but for a look."""
+        """Rest until a mapping has come near. Meanwhile the nearest one is sampled by a few steps, not raced."""
         self.trials.free()
-        self._asking = Asking(self._clock)
+        self._leaving = RetryLater(self._clock)
         while True:
             yield from self._wait()
             if (yield from self._look()):
@@ -110,7 +110,7 @@ class Rest:
                 self.is_calm = False
             if not is_left:
                 self._look_for_lost()
-                is_left = self._asking.is_due and self._leave()
+                is_left = self._leaving.is_due and self._leave()
             changed = test.add(latest_s[-1]) is not None or changed
             if len(latest_s) < LATEST:
                 continue
@@ -129,13 +129,13 @@ class Rest:
     def _leave(self) -> bool:
         """Leave the devices, unless something else needs them; returns whether they are left."""
         live = self.trials.live
-        why = self._asking.attempt(live.rest)
+        why = self._leaving.attempt(live.rest)
         devices = live.session.devices
         names = listed(devices.topology.names) if devices is not None else "the devices"
-        far = f"the fastest mapping takes {self._margin:.1f}x as long as the step untouched"
+        far = f"the fastest mapping takes {self._margin:.1f}x as long as the untouched step"
         if why is None:
             self._say("left", f"{names} are left: {far}. They are joined again where that may have changed.")
-        elif self._asking.is_news(why):
+        elif self._leaving.is_news(why):
             self._say("left", f"nothing is tried any more for now: {far}. {names} stay joined: {why}.")
         return why is None
 

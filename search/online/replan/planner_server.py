@@ -1,9 +1,8 @@
 """The process of a planner: answers calls to its plan, one after the other, until its parent is gone.
 
-Run as `python -m search.online.replan.planner_server`; started by search/online/replan/planner_client.py. Calls come
-as pickles on stdin,
-(method, arguments), the first one to make the plan; answers go out as pickles on stdout, (whether it worked, value or
-line). It runs at a low priority, for the cores are the training's, and never imports TensorFlow.
+Run as `python -m search.online.replan.planner_server`; started by search/online/replan/planner_client.py. Calls come as
+pickles on stdin, (method, arguments), the first one to make the plan; answers go out as pickles on stdout, (whether it
+worked, value or line). It runs at a low priority, because the cores are the training's, and never imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ def serve(calls: IO[bytes], answers: IO[bytes]) -> None:
     """Answer every call of `calls` in order. When it ends so does the process, in the middle of a search too."""
     waiting: queue.SimpleQueue[Call] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(calls, waiting), daemon=True).start()
-    desk = Desk()
+    server = CallServer()
     while True:
-        answer = desk.answer(*waiting.get())
+        answer = server.answer(*waiting.get())
         pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
 
 
-class Desk:
+class CallServer:
     """Keeps the plan and answers calls to it; a call that fails is answered with one line."""
 
     def __init__(self) -> None:

@@ -202,10 +202,10 @@ class Replanner:
         """Up to `count` proposals of the searcher `name`, and why there are no more."""
         session = self._informed(view, name)
         session.searcher.stop = stop
-        before, noted = session.refused, len(session.notes)
+        before, noted = session.refused.count, len(session.notes)
         asked = session.ask(count)
-        if session.refused > before:
-            self._nearest = session.nearest
+        if session.refused.count > before:
+            self._nearest = session.refused.nearest
         proposals = [self._proposal(view, view.problem.placement(mapping), name) for mapping in asked]
         if proposals:
             proposals[0] = replace(proposals[0], notes=tuple(session.notes[noted:]))

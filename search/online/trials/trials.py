@@ -237,7 +237,7 @@ class Trials:
 
     @property
     def untouched_competes(self) -> bool:
-        """Whether the training may end with the step untouched; else that only runs until the step is placed."""
+        """Whether the training may end with the untouched step; else that only runs until the step is placed."""
         devices = self.live.session.devices
         return self.beat_untouched or (devices is not None and devices.has_local)
 
@@ -254,7 +254,7 @@ class Trials:
 
     def forget(self, count: int) -> None:
         """Free what was built, but the incumbent, the favourite, the fastest single devices and the latest `count` by
-        the plan of splits of the incumbent, or of the fastest where that is the step untouched.
+        the plan of splits of the incumbent, or of the fastest where that is the untouched step.
         """
         singles = sorted(self.singles, key=self.known_s)[:SINGLES]
         best = self.mode if isinstance(self.mode, Placed) else self.fastest(self.built)
@@ -276,7 +276,7 @@ class Trials:
             self.go_on_with(UNTOUCHED)
 
     def forget_all(self) -> None:
-        """A search begins from the start, from the step untouched."""
+        """A search begins from the start, from the untouched step."""
         self.free()
         self.step_s, self._freed_single_s = {}, None
         self.favourite, self.lost_s = None, 0.0
@@ -325,7 +325,7 @@ class Trials:
     def describe(self, mode: Mode) -> str:
         """Whose mapping it is, and where its ops run."""
         if not isinstance(mode, Placed) or self.live.graph is None:
-            return "the step untouched" if not isinstance(mode, Placed) else f"a mapping of {mode.name}"
+            return "the untouched step" if not isinstance(mode, Placed) else f"a mapping of {mode.name}"
         names = self.live.mapping(mode.devices, mode.plan).topology.names
         count = {name: mode.devices.count(d) for d, name in enumerate(names)}
         where = ", ".join(f"{count[name]} ops on {name}" for name in names if count[name])

@@ -17,7 +17,7 @@ sys.path[:0] = [sys.argv[1], sys.argv[2]]
 import keras, numpy as np
 from conftest import Hand
 from test_divided_step import apart, batch, divided_variables, made, plan_of, same, taken, values
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 
 keras.config.set_floatx("float64"), keras.config.set_dtype_policy("float64")
 STEPS = 30

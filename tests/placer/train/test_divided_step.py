@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from placer.splits.plan import PlanError, SplitPlan
 from placer.splits.step_graph import StepGraph
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED
 from search.splits.candidates import plan_by
 from search.splits.propagate import Rates

@@ -16,7 +16,7 @@ from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacedStep, PlacementError
 from placer.train import builder
 from placer.train.calls import MOST_DISTURBED
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from placer.train.steps import variants
 from placer.train.steps.modes import UNTOUCHED as UNTOUCHED_MODE
 from placer.train.steps.trial_run import TrialRun

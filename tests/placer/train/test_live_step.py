@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import BadInputError
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from placer.train.steps import untouched, variants
 from placer.train.steps.untouched import UntouchedFunction
 

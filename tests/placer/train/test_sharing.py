@@ -8,7 +8,7 @@ import pytest
 
 from placer.errors import BadInputError
 from placer.train.connection import Connection
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 import tensorflow as tf
 
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED
 
 SOON_S = 0.2  # in which a thread that waits for nothing would have ended

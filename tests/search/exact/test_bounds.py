@@ -96,9 +96,9 @@ def test_ops_between_a_long_way_in_and_a_long_way_out_share_what_is_left():
 
 
 def test_ways_ahead_and_behind_are_those_of_the_reversed_graph():
-    from search.problem.longest_paths import heads, tails, ways_of
+    from search.problem.longest_paths import heads, path_tables, tails
 
     problem = apart("makespan", send_s=1.0)
-    ways = ways_of(problem.simulator.tables, problem.limits, problem.graph.order)
+    ways = path_tables(problem.simulator.tables, problem.limits, problem.graph.order)
     through_s = heads(ways) + ways.cost_s + tails(ways)
     assert np.unique(through_s[np.isfinite(through_s)]).tolist() == pytest.approx([problem.predict((0, 1))])

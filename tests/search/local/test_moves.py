@@ -5,7 +5,7 @@ import pytest
 
 from placer.graph.op_graph import Edge, Op, OpGraph
 from search.local.clusters import clusters, neighbours
-from search.local.kernels.taste import GRAFT, KINDS, RUN
+from search.local.kernels.move_shares import GRAFT, KINDS, RUN
 from search.local.moves import Moves
 from search.problem.problem import Problem
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ import tensorflow as tf
 from placer.devices.host.suspends import Suspends
 from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
+from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Topology
 from placer.measure.store import Store
 from placer.result import Measured
@@ -28,7 +30,7 @@ from placer.splits.plan_files import read_plan, regions_of
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import capture
-from placer.train.session import DeviceSession, Loss
+from placer.train.device_session import DeviceSession, Loss
 from placer.train.steps import variants
 from placer.train.steps.modes import UNTOUCHED
 from search.online import controller
@@ -449,6 +451,30 @@ def test_a_plan_that_is_given_is_the_one_that_is_tried(make_step: Callable[[], M
     device = Device("cpu:0", "cpu")
     assert chosen(live, OnlineSettings(split=str(path)), Topology((device,))) == (7, "")
     assert given == [read_plan(path)]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_said"),
+    [
+        (ValueError("AddN of bool"), True),
+        (PlacerError("no room"), False),
+        (tf.errors.UnavailableError(None, None, ""), False),
+    ],
+)
+def test_a_failure_to_divide_leaves_ops_whole(error: Exception, is_said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asked for the plan. What Placer refuses in words and lost devices are dealt with elsewhere."""
+
+    def best(self: Any, parts: int) -> Any:
+        raise error
+
+    monkeypatch.setattr(choose.Judge, "__init__", lambda *_, **__: None)
+    monkeypatch.setattr(choose.Judge, "best", best)
+    device = Device("cpu:0", "cpu")
+    graph = OpGraph("chain", (Op("a", cost_s={"cpu": 1.0}), Op("b", cost_s={"cpu": 1.0})), (Edge(0, 1, 4),))
+    live: Any = SimpleNamespace(graph=graph, captured=lambda: None)
+    with nullcontext() if is_said else pytest.raises(type(error)):
+        plan, why = chosen(live, OnlineSettings(split="auto"), Topology((device,)))
+        assert plan == 0 and why == "no ops are divided, because dividing them failed (ValueError: AddN of bool)."
 
 
 def test_a_file_without_splits_is_refused_at_the_door(make_step: Callable[[], Made], tmp_path: Path) -> None:

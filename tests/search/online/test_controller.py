@@ -28,7 +28,7 @@ from search.online.controller import Controller, OnlineSettings
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.journal import Journal
 from search.online.phases import split_search
-from search.online.phases.asking import ASKING
+from search.online.phases.retry_later import MOST_REFUSED_SHARE
 from search.online.replan.proposal import DEFAULT_SEARCHER, NoRoomError, Proposal
 from search.online.replan.replanner import Replanner
 from search.session.registry import SEARCHERS
@@ -293,7 +293,7 @@ class FakeStep:
 class Machine:
     """A stage: what steps take, by the loads of the moment; loads: (first step, step after the last, factors).
 
-    hosts: the same of the cores that only the step untouched uses, with one factor.
+    hosts: the same of the cores that only the untouched step uses, with one factor.
 
     error: relative standard deviation of what mappings really take. noise: of a step's logarithm, `hang` of which is
     that of the step before. stragglers: share of steps that take three times as long.
@@ -992,11 +992,11 @@ def test_devices_that_come_back_while_it_goes_over_do_not_bring_the_old_mapping_
     assert training.machine.planner.calls[0] == "start"
 
 
-# Keeping the step untouched.
+# Keeping the untouched step.
 
 
 def ended_untouched(seed, **machine):
-    """A training that ended on the step untouched, whose mappings take about 0.1 s a step."""
+    """A training that ended on the untouched step, whose mappings take about 0.1 s a step."""
     training = Training(Machine(seed, competes=True, **{"untouched_s": 0.085, **machine})).until("steady").steps(60)
     assert training.mode is UNTOUCHED
     return training
@@ -1147,7 +1147,7 @@ def test_a_device_that_must_not_be_joined_again_is_named_once_and_tried_seldom_a
     assert training.said("lost") == [
         "worker:1 came back, but is not joined: this program holds a table. Searches that begin now wait for it."
     ]
-    assert 2 <= len(tried) <= ASKING * (training.machine.clock.now_s - begin_s) / 0.1 + 1
+    assert 2 <= len(tried) <= MOST_REFUSED_SHARE * (training.machine.clock.now_s - begin_s) / 0.1 + 1
     rejoining(training, "this program holds a queue")
     training.steps(3000)
     assert len(training.said("lost")) == 2
@@ -1222,7 +1222,7 @@ def test_workers_that_must_not_be_left_are_asked_seldom_and_it_is_said_once():
     training = Training(Machine()).until("steady")
     begin_s, tried = training.machine.clock.now_s, joining_anew(training, "this program holds a table")
     training.steps(3000)
-    assert 2 <= len(tried) <= ASKING * (training.machine.clock.now_s - begin_s) / 0.1 + 1
+    assert 2 <= len(tried) <= MOST_REFUSED_SHARE * (training.machine.clock.now_s - begin_s) / 0.1 + 1
     (said,) = training.said("joined")
     assert said.endswith("but this program holds a table.")
 
@@ -1275,7 +1275,7 @@ def prepare():
 
 
 def at_rest(seed=0, machine=(), **settings):
-    """A training whose mappings take twice as long as the step untouched, or longer."""
+    """A training whose mappings take twice as long as the untouched step, or longer."""
     training = Training(Machine(seed, competes=True, **{"untouched_s": 0.05, **dict(machine)}), **settings)
     training.until("steady").steps(60)
     assert training.mode is UNTOUCHED

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from search.page.campaign_page import write_campaign_page
+from search.page.campaign_page import campaign_html
 from search.page.campaign_record import CampaignRecord
 from search.page.page import write_page
 from search.page.record import RunRecord
@@ -59,7 +59,7 @@ def page(driver: Any, record: RunRecord, tmp_path: Path) -> Any:
 @pytest.fixture
 def campaign_page(driver: Any, campaign: CampaignRecord, tmp_path: Path) -> Any:
     """The page of a campaign, just opened in a light browser."""
-    write_campaign_page(campaign, tmp_path / "c.html")
+    (tmp_path / "c.html").write_text(campaign_html(campaign))
     prefer(driver, "light")
     driver.get((tmp_path / "c.html").as_uri())
     return driver

@@ -79,11 +79,11 @@ def test_what_is_refused_is_told_as_a_failure_and_counted():
     session = SearchSession("random", prediction(None, None).problem, seed=3, lack=choosy)
     asked = session.ask(6)
     assert len(asked) == 6 and all(mapping.devices[0] == 1 for mapping in asked)
-    assert choosy.refused and session.refused == len(choosy.refused)
+    assert choosy.refused and session.refused.count == len(choosy.refused)
     for mapping in choosy.refused:
         told = session.searcher.told[session.searcher.problem.placement(mapping)]
         assert isinstance(told, Failed) and told.reason == "memory" and "d0 would hold" in told.detail
-    assert session.nearest == Lack("d0", 101.0, 100.0)
+    assert session.refused.nearest == Lack("d0", 101.0, 100.0)
     assert session.refusals.startswith("random: ") and "not tried for lack of memory, as simulated" in session.refusals
 
 
@@ -91,7 +91,7 @@ def test_it_is_not_asked_for_ever():
     choosy = Choosy(7)
     graph = keeping(layers=8)
     session = SearchSession("random", prediction(None, None, graph=graph).problem, lack=choosy)
-    assert session.ask(2) == [] and session.refused == MOST_REFUSED
+    assert session.ask(2) == [] and session.refused.count == MOST_REFUSED
     assert session.ended == f"searcher 'random' asked {MOST_REFUSED} mappings in a row that lack memory."
 
 
@@ -106,7 +106,7 @@ def test_where_the_tensors_fit_nowhere_searchers_go_by_variables_and_what_is_lac
     assert found.problem.kept_bytes is None
     session = SearchSession("hybrid", found.problem, lack=found.lack)
     assert session.ask(1) == []
-    assert session.nearest is not None and session.nearest.missing_bytes > 0
+    assert session.refused.nearest is not None and session.refused.nearest.missing_bytes > 0
 
 
 def test_steps_side_by_side_need_the_variables_of_all_and_the_tensors_of_one():
@@ -142,4 +142,4 @@ def test_a_device_that_ran_out_is_not_asked_for_as_much_again():
     session = SearchSession("random", told.problem, seed=2, lack=told.lack)
     asked = session.ask(8)
     assert asked and all(len(set(mapping.devices)) > 1 or mapping.devices[0] == 1 for mapping in asked)
-    assert session.refused == 1 and session.nearest is not None
+    assert session.refused.count == 1 and session.refused.nearest is not None

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from placer.devices.ray import connection
-from placer.devices.ray.connection import Connection, check_address, connect
+from placer.devices.ray.connection import RayConnection, check_address, connect
 from placer.errors import BadInputError
 
 LATE_S = 300
@@ -247,7 +247,7 @@ def test_ray_that_is_not_installed_is_refused_with_the_extra(monkeypatch):
 def test_the_program_s_way_to_end_at_a_signal_stays(ray, monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(ray, "init", lambda **_: signal.signal(signal.SIGTERM, lambda *_: None))
-    assert isinstance(connect("local"), Connection)
+    assert isinstance(connect("local"), RayConnection)
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -46,7 +46,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 import placer
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 
 def made():
     weights = [tf.Variable(tf.ones([32, 32], tf.float64)) for _ in range(2)]

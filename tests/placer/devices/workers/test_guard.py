@@ -29,7 +29,7 @@ from placer.devices.workers.guard import (
     WAITS_AT,
     WATCHED_BYTES,
     Guard,
-    Watch,
+    WorkerGuard,
     look,
 )
 
@@ -263,7 +263,7 @@ class Training:
         self.shared = mmap.mmap(-1, WATCHED_BYTES)
         STOPPED.pack_into(self.shared, 0, 20.0)
         self.renew()
-        self.watch = Watch(self.shared, self.program.pid)
+        self.watch = WorkerGuard(self.shared, self.program.pid)
 
     def renew(self):
         for i, process in enumerate(self.processes):
@@ -383,7 +383,7 @@ def test_a_call_that_waits_though_a_worker_is_gone_ends_the_others(training):
 def test_where_workers_run_elsewhere_it_is_only_said_once(capfd):
     shared = mmap.mmap(-1, WATCHED_BYTES)
     WAIT.pack_into(shared, WAITS_AT, 1.0, 1.0)
-    watch = Watch(shared, os.getpid())
+    watch = WorkerGuard(shared, os.getpid())
     for _ in range(30):
         watch.poll(1.0)
     assert capfd.readouterr().err.count("The training waits; end that worker's process where it runs") == 1

@@ -7,10 +7,10 @@ import pytest
 
 from placer.graph.topology import CONTENTIONS, Link, Topology
 from search.local.kernels.chain import Stretch, new_chain
-from search.local.kernels.dice import thrown
 from search.local.kernels.makespan_chain import cool_makespan
+from search.local.kernels.rng_state import thrown
 from search.local.moves import Moves
-from search.problem.longest_paths import tails, ways_of
+from search.problem.longest_paths import path_tables, tails
 from search.problem.problem import Problem
 from surrogate.jit import jit
 from surrogate.simulate.kernels.event_loop import light
@@ -31,8 +31,8 @@ def annealed(problem, tables, heat_s, seed=0):
     start = np.array(next(problem.nearly_singles()), np.int32)
     chain = new_chain(moves.space, start, thrown(rng, 1)[0])
     for _ in range(STRETCHES):
-        taste = moves.taste([start, chain.row])
-        cool_makespan(tables, moves.space, taste, chain, Stretch(STEPS, heat_s, 0.5, np.inf))
+        move_shares = moves.move_shares([start, chain.row])
+        cool_makespan(tables, moves.space, move_shares, chain, Stretch(STEPS, heat_s, 0.5, np.inf))
         found = [
             (float(s), tuple(row)) for s, row in zip(chain.found_s, chain.found.tolist(), strict=True) if s < np.inf
         ]
@@ -54,7 +54,7 @@ def test_values_are_the_simulators_to_the_last_bit(build, contention, schedule, 
 def test_to_know_how_much_must_follow_ends_runs_early_and_changes_no_decision(build, heat_s):
     problem = problems(build)
     plain = problem.simulator.tables
-    known = plain._replace(tail_s=tails(ways_of(plain, problem.limits, problem.graph.order)).min(axis=1))
+    known = plain._replace(tail_s=tails(path_tables(plain, problem.limits, problem.graph.order)).min(axis=1))
     assert known.tail_s.max() > 0
     assert list(annealed(problem, known, heat_s)) == list(annealed(problem, plain, heat_s))
 
@@ -78,8 +78,8 @@ def test_from_a_placement_that_lacks_a_link_a_chain_finds_its_way_and_keeps_none
     moves = Moves(problem)
     chain = new_chain(moves.space, start, thrown(rng, 1)[0])
     for _ in range(30):
-        taste = moves.taste([start, chain.row])
-        cool_makespan(problem.simulator.tables, moves.space, taste, chain, Stretch(STEPS, 0.5, 0.9, np.inf))
+        move_shares = moves.move_shares([start, chain.row])
+        cool_makespan(problem.simulator.tables, moves.space, move_shares, chain, Stretch(STEPS, 0.5, 0.9, np.inf))
         row = tuple(chain.row.tolist())
         assert float(chain.value_s[0]) == problem.predict(row)
     assert problem.predict(row) < np.inf
@@ -96,7 +96,7 @@ def limited(tables, placements, limits_s, out):
 def test_a_run_under_a_limit_gives_the_makespan_or_nothing_and_nothing_only_above_it(build):
     problem = problems(build)
     tables = problem.simulator.tables
-    tables = tables._replace(tail_s=tails(ways_of(tables, problem.limits, problem.graph.order)).min(axis=1))
+    tables = tables._replace(tail_s=tails(path_tables(tables, problem.limits, problem.graph.order)).min(axis=1))
     rng = np.random.default_rng(4)
     feasible = [rng.choice(devices, 300) for devices in problem.feasible]
     rows = np.array(feasible, np.int32).T.take(problem.limits.unit_of, axis=1)

@@ -14,7 +14,7 @@ faulthandler.dump_traceback_later(280, exit=True)
 import keras, numpy as np, psutil
 import tensorflow as tf
 import placer
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 from search.online.phases import rest
 
 LASTS = "placer.devices.ports.listen_child"

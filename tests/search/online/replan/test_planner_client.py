@@ -14,7 +14,7 @@ from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Measured
 from search.online.replan.planner_client import Planner
-from search.online.replan.planner_server import BEGIN, NICENESS, Desk
+from search.online.replan.planner_server import BEGIN, NICENESS, CallServer
 from search.online.replan.proposal import PlanSettings
 from search.online.replan.replanner import Replanner
 
@@ -45,33 +45,33 @@ def error_of(future):
     return str(error)
 
 
-# The desk, which needs no process.
+# The server, which needs no process.
 
 
 def test_a_desk_answers_what_its_plan_says():
-    desk, plan = Desk(), Replanner(fork(), TOPOLOGY)
-    assert desk.answer(BEGIN, (fork(), TOPOLOGY)) == (True, None)
-    assert desk.answer("singles", ()) == (True, plan.singles())
-    assert desk.answer("ended", ()) == (True, None)
+    server, plan = CallServer(), Replanner(fork(), TOPOLOGY)
+    assert server.answer(BEGIN, (fork(), TOPOLOGY)) == (True, None)
+    assert server.answer("singles", ()) == (True, plan.singles())
+    assert server.answer("ended", ()) == (True, None)
 
 
 def test_a_desk_that_could_not_begin_says_why_at_every_call():
-    desk = Desk()
-    worked, (kind, why) = desk.answer(BEGIN, (fork(), TOPOLOGY, PlanSettings(searcher="oracle")))
+    server = CallServer()
+    worked, (kind, why) = server.answer(BEGIN, (fork(), TOPOLOGY, PlanSettings(searcher="oracle")))
     assert not worked and kind is PlacerError
     assert "there is no searcher 'oracle'" in why
-    assert desk.answer("singles", ()) == (False, (PlacerError, why))
+    assert server.answer("singles", ()) == (False, (PlacerError, why))
 
 
 def test_what_goes_wrong_at_a_desk_is_one_line():
-    desk = Desk()
-    assert not desk.answer("singles", ())[0]
-    desk.answer(BEGIN, (fork(), TOPOLOGY))
-    worked, (kind, why) = desk.answer("tell", (3,))
+    server = CallServer()
+    assert not server.answer("singles", ())[0]
+    server.answer(BEGIN, (fork(), TOPOLOGY))
+    worked, (kind, why) = server.answer("tell", (3,))
     assert not worked and kind is PlacerError
     assert why.startswith("planning failed in tell: TypeError")
     assert "\n" not in why
-    assert desk.answer("singles", ())[0]
+    assert server.answer("singles", ())[0]
 
 
 # The process.

@@ -15,7 +15,7 @@ from placer.result import Failed, Measured
 from search.list_scheduling.heft import heft_placement
 from search.offline.plan import DEFAULT_SEARCHER
 from search.online.replan.load import Load
-from search.online.replan.planner_server import BEGIN, Desk
+from search.online.replan.planner_server import BEGIN, CallServer
 from search.online.replan.proposal import NoRoomError, PlanSettings
 from search.online.replan.replanner import NEARLY, Replanner
 from surrogate.simulate.simulator import Simulator
@@ -371,7 +371,7 @@ def test_where_nothing_that_is_asked_fits_the_nearest_is_said(searcher):
     assert plan.singles() == []
     with pytest.raises(NoRoomError, match=r"^no mapping that was asked fits .* of the nearest, worker:\d would hold"):
         plan.propose(4)
-    desk = Desk()
-    assert desk.answer(BEGIN, (keeping(10_000), machine(2, 1500), PlanSettings(searcher=searcher))) == (True, None)
-    worked, (kind, line) = desk.answer("propose", (4,))
+    server = CallServer()
+    assert server.answer(BEGIN, (keeping(10_000), machine(2, 1500), PlanSettings(searcher=searcher))) == (True, None)
+    worked, (kind, line) = server.answer("propose", (4,))
     assert (worked, kind) == (False, NoRoomError) and line.startswith("no mapping that was asked fits")

@@ -16,7 +16,7 @@ from placer.splits.rules.way import Cut, Way
 from placer.splits.step_graph import StepGraph
 
 
-def kin(graph: StepGraph, variable: str) -> frozenset[str]:
+def variable_group(graph: StepGraph, variable: str) -> frozenset[str]:
     """The variables that are updated together with one, itself included: those of its shape that element-wise ops of
     this shape connect with it.
     """

@@ -19,7 +19,7 @@ import tensorflow as tf
 from conftest import Hand
 from placer.devices import cluster
 from placer.devices.workers import leftovers
-from placer.train.session import DeviceSession
+from placer.train.device_session import DeviceSession
 
 LASTS = "placer.devices.ports.listen_child"
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -1,4 +1,4 @@
-"""Chance for compiled chains: each has dice of its own, so that what it draws does not depend on threads."""
+"""Chance for compiled chains: each has a state of its own, so that what it draws does not depend on threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from surrogate.jit import part
 
-Dice = NDArray[np.uint64]
+RngState = NDArray[np.uint64]
 """[1] the state; never 0."""
 
 A, B, C, TOP = np.uint64(12), np.uint64(25), np.uint64(27), np.uint64(11)
@@ -16,22 +16,22 @@ UNIT = 2.0**-53
 
 
 @part
-def chance(dice: Dice) -> float:
+def chance(rng_state: RngState) -> float:
     """Uniform in [0, 1): xorshift64* (Vigna 2016)."""
-    x = dice[0]
+    x = rng_state[0]
     x ^= x >> A
     x ^= x << B
     x ^= x >> C
-    dice[0] = x
+    rng_state[0] = x
     return float((x * TIMES) >> TOP) * UNIT
 
 
 @part
-def below(dice: Dice, n: int) -> int:
+def below(rng_state: RngState, n: int) -> int:
     """A whole number from 0 to n - 1."""
-    return int(chance(dice) * n)
+    return int(chance(rng_state) * n)
 
 
 def thrown(rng: np.random.Generator, chains: int) -> NDArray[np.uint64]:
-    """[chains, 1] dice for so many chains."""
+    """[chains, 1] random states for so many chains."""
     return rng.integers(1, 2**63, (chains, 1), np.uint64)

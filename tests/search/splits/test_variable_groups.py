@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from placer.splits.plan import Division, SplitPlan
 from placer.splits.step_graph import StepGraph
-from search.splits.kin import is_used_in_parts, may_be_divided, tensors_like
+from search.splits.variable_groups import is_used_in_parts, may_be_divided, tensors_like
 
 N = 6
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-ASKING = 0.01  # share of the time that refusals may take
+MOST_REFUSED_SHARE = 0.01  # share of the time that refusals may take
 
 
-class Asking:
+class RetryLater:
     """Something that is to be done as soon as nothing is against it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -29,7 +29,7 @@ class Asking:
         begin_s = self._clock()
         why = act()
         ended_s = self._clock()
-        self._next_s = -math.inf if why is None else ended_s + (ended_s - begin_s) / ASKING
+        self._next_s = -math.inf if why is None else ended_s + (ended_s - begin_s) / MOST_REFUSED_SHARE
         return why
 
     def is_news(self, said: str) -> bool:

@@ -10,7 +10,7 @@ KINDS = ("flip", "run", "edge", "follow", "cluster", "swap", "graft")
 FLIP, RUN, EDGE, FOLLOW, CLUSTER, SWAP, GRAFT = range(len(KINDS))
 
 
-class Taste(NamedTuple):
+class MoveShares(NamedTuple):
     """What is drawn how often."""
 
     share: Floats  # [kinds] they add up to 1
