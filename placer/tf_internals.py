@@ -31,7 +31,7 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.data.ops import structured_function
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
-from tensorflow.python.eager.polymorphic_function import concrete_function, saved_model_exported_concrete
+from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import config as framework_config
 from tensorflow.python.framework import func_graph as framework_func_graph
 from tensorflow.python.framework import function_def_to_graph, kernels, op_def_registry
@@ -59,7 +59,6 @@ UNREAD_VARIABLE: type = resource_variable_ops._UnreadVariable  # what `assign` r
 MARK = "_placer"  # TensorFlow keeps attributes with an underscore, and looks at none that it does not know
 _call_flat = concrete_function.ConcreteFunction._call_flat
 _captured_inputs = concrete_function.ConcreteFunction.captured_inputs
-_captures_for_export = saved_model_exported_concrete._map_captures_to_created_tensors
 _collecting = threading.Lock()
 _former_handles: dict[int, tuple[weakref.ref[Any], Any]] = {}  # id -> (a handle that was replaced, the one of now)
 
@@ -400,8 +399,8 @@ def bytes_of(tensor: Any) -> int:
 
 def replace_handles(pairs: Sequence[tuple[Any, Any]]) -> None:
     """Remember (a handle that variables have lost, the one that they have now), because functions traced before hold
-    the former, even where no object of Python stands for the variable any more. SavedModel, which finds variables by
-    the handles of functions, is given those of now.
+    the former, even where no object of Python stands for the variable any more. What asks a
+    concrete function for its captures (SavedModel, which finds variables by them) is given those of now.
     """
     now = {id(former): fresh for former, fresh in pairs}
     for key, (gone, last) in list(_former_handles.items()):
@@ -411,15 +410,10 @@ def replace_handles(pairs: Sequence[tuple[Any, Any]]) -> None:
         _former_handles[id(former)] = (weakref.ref(former, partial(_forget_handle, id(former))), fresh)
 
     concrete_function.ConcreteFunction.captured_inputs = property(_current_inputs)
-    saved_model_exported_concrete._map_captures_to_created_tensors = _current_captures_for_export
 
 
 def _current_inputs(function: Any) -> list[Any]:
     return [current_handle(captured) for captured in _captured_inputs.fget(function)]
-
-
-def _current_captures_for_export(captures: Any, *args: Any) -> Any:
-    return _captures_for_export([(current_handle(outer), inner) for outer, inner in captures], *args)
 
 
 def _forget_handle(key: int, _: Any) -> None:

@@ -337,12 +337,10 @@ def test_a_handle_that_was_lost_still_leads_to_the_one_of_now():
 def test_a_function_is_exported_with_the_handles_of_now(tmp_path):
     module = tf.Module()
     module.first, module.second = tf.Variable(1.0), tf.Variable(2.0)
-    module.read = tf.function(module.first.read_value, input_signature=[])
-    module.read()
+    module.read = tf.function(module.first.read_value).get_concrete_function()
     former, fresh = (tf_internals.handle_of(variable) for variable in (module.first, module.second))
     tf_internals.replace_handles([(former, fresh)])
-    (concrete,) = (module.read.get_concrete_function(),)
-    assert [captured is fresh for captured in concrete.captured_inputs] == [True]
+    assert [captured is fresh for captured in module.read.captured_inputs] == [True]
     module.first._handle = fresh  # as hooks.py does
     tf.saved_model.save(module, str(tmp_path / "model"))
     assert float(tf.saved_model.load(str(tmp_path / "model")).read()) == 2.0

@@ -173,8 +173,8 @@ def test_a_program_that_draws_from_a_seed_goes_on_as_alone():
 LOSS = """
 import os, signal, time, warnings
 import tensorflow as tf, placer
-from search.online.phases import asking
-asking.ASKING = 1.0
+from search.online.phases import retry_later
+retry_later.MOST_REFUSED_SHARE = 1.0
 level, weight = tf.Variable(1.0), tf.Variable(1.0)
 step = placer.autoplace(
     tf.function(lambda x: weight.assign_add(tf.reduce_sum(x) + tf.reduce_max(x))), devices="workers:2", budget=2,

@@ -14,6 +14,9 @@ from tests.placer.train.steps.test_plain_step import alone, alone_with, batches,
 pytestmark = pytest.mark.filterwarnings("ignore:Gradients do not exist")  # Keras's, where one is None
 
 
+KEPT = []  # a tf.function that takes a variable knows it by its id, which another one gets once it is gone
+
+
 def square(x):
     return tf.reduce_mean(tf.square(x))
 
@@ -34,6 +37,7 @@ def descending(loss_of, held=None, **tape_options):
 
     def make():
         variables = weights() if held is None else held()
+        KEPT.extend(variables)
         optimizer = decaying(variables)
 
         def step(x):
