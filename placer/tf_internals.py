@@ -399,8 +399,8 @@ def bytes_of(tensor: Any) -> int:
 
 def replace_handles(pairs: Sequence[tuple[Any, Any]]) -> None:
     """Remember (a handle that variables have lost, the one that they have now), because functions traced before hold
-    the former, even where no object of Python stands for the variable any more. What asks a
-    concrete function for its captures (SavedModel, which finds variables by them) is given those of now.
+    the former, even where no object of Python stands for the variable any more. What asks a concrete function for its
+    captures (SavedModel, which finds variables by them) is given those of now.
     """
     now = {id(former): fresh for former, fresh in pairs}
     for key, (gone, last) in list(_former_handles.items()):
@@ -451,12 +451,13 @@ def autograph_overloads() -> dict[str, Callable[..., Any]]:
 def autograph_calls(instead: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
     """Within the block, AutoGraph calls these in the place of Python's builtins, of which it replaces no others."""
     known, overloads = py_builtins.SUPPORTED_BUILTINS, py_builtins.BUILTIN_FUNCTIONS_MAP
+    overloads.update({asked.__name__: own for asked, own in instead.items()})
     py_builtins.SUPPORTED_BUILTINS = (*known, *instead)
-    py_builtins.BUILTIN_FUNCTIONS_MAP = {**overloads, **{asked.__name__: own for asked, own in instead.items()}}
     try:
         yield
     finally:
-        py_builtins.SUPPORTED_BUILTINS, py_builtins.BUILTIN_FUNCTIONS_MAP = known, overloads
+        py_builtins.SUPPORTED_BUILTINS = known
+        overloads.update({asked.__name__: asked for asked in instead})  # another thread may be between the two
 
 
 BRANCHES = (

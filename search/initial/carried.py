@@ -9,7 +9,7 @@ import numpy as np
 
 from placer.errors import BadInputError
 from search.initial.likeness import Ops, Shape, by_name, by_place, devices_by_name, devices_by_speed
-from search.list_scheduling.perturbed_heft import HeftVariant, heft_seen
+from search.list_scheduling.perturbed_heft import HeftVariant, placed_by_variant
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
@@ -65,7 +65,7 @@ def _settled(problem: Problem, placement: Placement, known: set[int]) -> Placeme
     feasible = problem.limits.feasible.copy()
     for u in known:
         feasible[u] = np.arange(len(problem.topology)) == placement[u]
-    return min(placement, heft_seen(problem, HeftVariant.plain(problem), feasible), key=problem.predict)
+    return min(placement, placed_by_variant(problem, HeftVariant.plain(problem), feasible), key=problem.predict)
 
 
 def _device(problem: Problem, unit: int, wanted: int) -> int:

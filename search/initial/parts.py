@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from search.initial.expert import turns
-from search.list_scheduling.perturbed_heft import HeftVariant, heft_seen
+from search.list_scheduling.perturbed_heft import HeftVariant, placed_by_variant
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
@@ -28,7 +28,7 @@ def part_placements(problem: Problem) -> Iterator[Placement]:
         for u, part in enumerate(parts):
             if part is not None:
                 feasible[u] = np.arange(len(line)) == devices[u]
-        yield heft_seen(problem, HeftVariant.plain(problem), feasible)
+        yield placed_by_variant(problem, HeftVariant.plain(problem), feasible)
 
 
 def _parts(problem: Problem) -> list[int | None]:

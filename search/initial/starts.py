@@ -13,7 +13,7 @@ from search.list_scheduling.donf import donf
 from search.list_scheduling.heft import heft
 from search.list_scheduling.list_scheduler import repaired
 from search.list_scheduling.peft import peft
-from search.list_scheduling.perturbed_heft import HeftVariant, heft_seen
+from search.list_scheduling.perturbed_heft import HeftVariant, placed_by_variant
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop
 
@@ -59,4 +59,4 @@ def _heft_on(problem: Problem, devices: int, factor: float) -> Placement:
     feasible[:, list(problem.fastest_first[devices:])] = False
     nowhere = ~feasible.any(axis=1)
     feasible[nowhere] = problem.limits.feasible[nowhere]
-    return heft_seen(problem, replace(HeftVariant.plain(problem), link=log(factor)), feasible)
+    return placed_by_variant(problem, replace(HeftVariant.plain(problem), link=log(factor)), feasible)

@@ -40,7 +40,7 @@ class HeftVariant:
         return cls(np.zeros(shape[0]), np.zeros(shape))
 
     def child(self, width: float, rng: np.random.Generator) -> HeftVariant:
-        """A view that differs by about `width` in some of the ops."""
+        """A variant that differs by about `width` in some of the ops."""
         rank_noise, device_noise, link = self.rank_noise, self.device_noise, self.link
         some = rng.random(len(rank_noise)) < SHARES[int(rng.integers(len(SHARES)))]
         kind = rng.integers(3)
@@ -77,26 +77,26 @@ def breed(
     return found
 
 
-def _all_judged(problem: Problem, views: Sequence[HeftVariant]) -> list[tuple[float, Placement]]:
+def _all_judged(problem: Problem, variants: Sequence[HeftVariant]) -> list[tuple[float, Placement]]:
     """`_judged` of each, on all cores."""
-    found: list[tuple[float, Placement]] = [(0.0, ())] * len(views)
+    found: list[tuple[float, Placement]] = [(0.0, ())] * len(variants)
 
     def judge(part: slice) -> None:
         for i in range(part.start, part.stop):
-            found[i] = _judged(problem, views[i])
+            found[i] = _judged(problem, variants[i])
 
-    in_pieces(judge, len(views), TIMES * (len(problem.graph) + len(problem.graph.edges)))
+    in_pieces(judge, len(variants), TIMES * (len(problem.graph) + len(problem.graph.edges)))
     return found
 
 
-def heft_seen(problem: Problem, view: HeftVariant, feasible: NDArray[np.bool_] | None = None) -> Placement:
-    """HEFT's mapping of the problem as `view` sees it, repaired where memory ran out. feasible: [units, devices]."""
+def placed_by_variant(problem: Problem, variant: HeftVariant, feasible: NDArray[np.bool_] | None = None) -> Placement:
+    """HEFT's mapping of the problem as `variant` sees it, repaired where memory ran out. feasible: [units, devices]."""
     tables = problem.simulator.tables
     tables = tables._replace(
-        link=_scaled(tables.link, np.exp(view.link)), cost_s=tables.cost_s * np.exp(view.device_noise)
+        link=_scaled(tables.link, np.exp(variant.link)), cost_s=tables.cost_s * np.exp(variant.device_noise)
     )
     limits = problem.limits if feasible is None else problem.limits._replace(feasible=feasible)
-    device, _, _, _ = scheduled(tables, limits, _ranked(problem, view.rank_noise))
+    device, _, _, _ = scheduled(tables, limits, _ranked(problem, variant.rank_noise))
     return fitted(problem, device[[unit[0] for unit in problem.units]].tolist())
 
 
@@ -114,8 +114,8 @@ def _ranked(problem: Problem, rank_noise: Floats) -> NDArray[np.int32]:
     return order[np.argsort(-rank_s[order], kind="stable")]
 
 
-def _judged(problem: Problem, view: HeftVariant) -> tuple[float, Placement]:
-    placement = heft_seen(problem, view)
+def _judged(problem: Problem, variant: HeftVariant) -> tuple[float, Placement]:
+    placement = placed_by_variant(problem, variant)
     return problem.predict(placement), placement
 
 

@@ -127,6 +127,6 @@ class _Best:
     def mapping(self) -> Mapping:
         """The best mapping found. Raises PlacerError where all that were asked lack memory."""
         if self.placement is None and self.refused.nearest is not None:
-            none_fits = self.refused.none_fits(f"of {short(self.problem.graph.name)}")
+            none_fits = self.refused.none_fits(short(self.problem.graph.name))
             raise PlacerError(f"{none_fits}: add a device, give them more memory, or search longer.")
         return self.problem.mapping(self.placement or packed(self.problem))

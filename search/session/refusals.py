@@ -12,7 +12,7 @@ NO_LINK = Failed("link", "a tensor would cross a link that is missing")
 
 @dataclass
 class Refusals:
-    """How many mappings lacked memory, and the least that one of them lacked."""
+    """How many times mappings were refused for lack of memory, and the least that one of them lacked."""
 
     count: int = 0
     nearest: Lack | None = None
@@ -31,9 +31,10 @@ class Refusals:
         many = "1 mapping" if self.count == 1 else f"{self.count} mappings"
         return f"{many} {what_became} for lack of memory, as simulated; of the nearest, {self.nearest}"
 
-    def none_fits(self, what: str) -> str:
-        """One line without an end mark, where all lacked memory. what: whose mappings, "of `name`"."""
-        asked = f"no mapping {what} that was asked fits into the devices' memory, as simulated"
+    def none_fits(self, model: str = "") -> str:
+        """One line without an end mark, where all lacked memory. model: whose mappings they are, where that is said."""
+        of = f" of {model}" if model else ""
+        asked = f"no mapping{of} that was asked fits into the devices' memory, as simulated"
         return f"{asked}; of the nearest, {self.nearest}"
 
 

@@ -307,7 +307,7 @@ class Job:
         if not ran:
             failures = {row.result.detail for row in self.rows if isinstance(row.result, Failed)}
             if not failures and self._refused.nearest is not None:
-                none_fits = self._refused.none_fits(f"of {self.settings.model}")
+                none_fits = self._refused.none_fits(self.settings.model)
                 raise PlacerError(
                     f"{none_fits}: add a device, take a smaller batch, or let a worker take more than an equal share "
                     "of what is free (--max-memory)."

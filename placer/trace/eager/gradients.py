@@ -148,9 +148,7 @@ class _Reach:
 
     def __init__(self, *, sure: bool) -> None:
         self.sure, self.met_branches = sure, False
-        self._outer: dict[
-            int, Any
-        ] = {}  # by the id of what the function around a branch or a loop is given: what it is
+        self._outer: dict[int, Any] = {}  # id of an input of the function around a branch or loop -> what it is given
 
     def of(self, tensors: list[Any]) -> set[str]:
         """The names of those behind these, in their graph; these included."""

@@ -36,7 +36,7 @@ def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
         if kind is not None:
             return answer(kind) != traced
         # What is made of arrays and numbers is one itself, unless an op made it; then only tensors are asked for.
-        return not traced and made_of(value, known) is True and any(map(answer, kinds))
+        return not traced and any(map(answer, kinds)) and made_of(value, known) is True
 
     def asked(question: str) -> None:
         frame = caller_of(sys._getframe(2))
@@ -48,7 +48,11 @@ def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
 
     def is_instance(value: Any, classes: Any) -> bool:
         found = isinstance(value, classes)
-        if differs(value, lambda kind: issubclass(kind, classes), found):
+        try:
+            is_other = differs(value, lambda kind: issubclass(kind, classes), found)
+        except TypeError:  # a protocol with attributes knows objects, and no classes
+            is_other = True
+        if is_other:
             asked("isinstance")
         return found
 
@@ -57,10 +61,10 @@ def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
             asked("type")
         return type(*args, **kwargs)
 
-    def is_any_tensor(value: Any) -> Any:
-        if differs(value, lambda _: False, True):
+    def is_any_tensor(x: Any) -> Any:
+        if differs(x, lambda _: False, True):
             asked("tf.is_tensor")
-        return is_tensor(value)
+        return is_tensor(x)
 
     with patching, tf_internals.autograph_calls({isinstance: is_instance, type: type_of}):
         tf.is_tensor = tf.autograph.experimental.do_not_convert(is_any_tensor)

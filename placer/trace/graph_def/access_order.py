@@ -68,7 +68,7 @@ class AccessOrder:
 
     def _conflicting(self, functions: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         """For each op that takes a handle, those before it on that handle, the last first, unless both only read it;
-        for one that may write it, also all checks, the last first.
+        for one that may write it, also the checks that it comes after, the last first.
         """
         earlier: defaultdict[str, list[tuple[str, bool]]] = defaultdict(list)
         for node in (node for node in self._nodes if node.name in self._handles):
@@ -79,7 +79,8 @@ class AccessOrder:
                 found += [name for name, also in reversed(earlier[handle]) if not (reads and also)]
                 earlier[handle].append((node.name, reads))
                 writes = writes or not reads
-            yield node.name, [*found, *reversed(self._checks)] if writes else found
+            checks = [check for check in reversed(self._checks) if self._before[node.name] & self._bit[check]]
+            yield node.name, [*found, *checks] if writes else found
 
     def _inputs_of(self, node: Any, handle: str) -> list[int]:
         """The inputs as which a node takes a handle."""

@@ -50,13 +50,10 @@ class Parameters:
         return {name: _contents(value) for name, value in both.items() if tf.nest.is_nested(value)}
 
     def attributed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """The first argument that is a dict or a list of the user's own class and has attributes beside its items, or
-        holds a tensor with a Keras mask, in words; None where none does. TensorFlow builds containers anew from their
-        items, and tensors from their values, without what is beside these.
+        """The first argument that is a dict or a list of the user's own class and has attributes beside its items, in
+        words; None where none is. TensorFlow builds containers anew from their items, without such attributes.
         """
         for value in (*args, *kwargs.values()):
-            if has_mask(value):
-                return "a tensor with a Keras mask"
             if isinstance(value, (dict, list)) and is_user_class(type(value)):
                 held = own_dict(value)
                 if held and held is not value:
@@ -73,7 +70,10 @@ def has_mask(value: Any) -> bool:
     """Whether a nested structure holds a tensor to which a Keras layer tied a mask, which losses and metrics read."""
     if isinstance(value, tf.Tensor):
         return getattr(value, "_keras_mask", None) is not None
-    return tf.nest.is_nested(value) and any(map(has_mask, tf.nest.flatten(value)))
+    try:
+        return tf.nest.is_nested(value) and any(map(has_mask, tf.nest.flatten(value)))
+    except (TypeError, ValueError):  # a dict whose keys have no order, say, which is refused or returned as it is
+        return False
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ import io
 import logging
 import random
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
 from types import (
     BuiltinFunctionType,
@@ -85,7 +85,6 @@ COMPILED_BY = frozenset(
 PURE_COMPILED = frozenset({"tree", "optree", "scipy"})  # other libraries whose compiled functions neither ask nor tell
 NO_CATCH = (None, False)  # what an `__exit__` returns that lets an exception go on
 RAISED_IN_A_TRACE = (KeyError, ImportError)  # by Python alone, and alike while a step is traced
-ITEMS = (Mapping, MutableSequence, MutableSet, tuple, deque)  # that may hold containers
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
 
 
@@ -246,14 +245,29 @@ def _read(path: Path, values: list[Any]) -> str | None:
 
 
 def _changes_item(value: Any, attributes: Sequence[str]) -> bool:
-    """Whether what is read of a container changes one of its items, which is a container, too: `log["norms"].append`.
-    The items may come later. attributes: the rest of a path, that of the container first.
+    """Whether what is read of a container changes a container in it: `log["norms"].append`. What fills later is judged
+    again. attributes: the rest of a path, that of the container first.
     """
-    after = next((attribute for attribute in attributes if attribute != ITEM), "")
-    if not isinstance(value, ITEMS) or attributes[0] != ITEM or after not in MUTATORS:
+    depth = next((i for i, attribute in enumerate(attributes) if attribute != ITEM), 0)
+    if not depth or attributes[depth] not in MUTATORS:
         return False
-    held = value.values() if isinstance(value, Mapping) else value
-    return not held or any(isinstance(item, ITEMS) for item in held)
+    reached = [value]
+    for _ in range(depth):
+        if any(isinstance(one, defaultdict) for one in reached):
+            return True
+        reached = [item for one in reached for item in _items(one)]
+    return any(isinstance(item, CONTAINERS) for item in reached)
+
+
+def _items(value: Any) -> list[Any]:
+    """What a dict, a list, a deque or a tuple holds, without running code of a class of the user's."""
+    if isinstance(value, dict):
+        return list(dict.values(value))
+    if isinstance(value, list):
+        return list(list.__iter__(value))
+    if isinstance(value, tuple):
+        return list(tuple.__iter__(value))
+    return list(deque.__iter__(value)) if isinstance(value, deque) else []
 
 
 def _is_impure(value: Any) -> bool:

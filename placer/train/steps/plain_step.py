@@ -33,12 +33,13 @@ class PlainStep:
     """Judges the calls of a plain step that run as the user wrote it. Only the training thread may use it."""
 
     def __init__(self, step: Callable[..., Any], ran: bool = False) -> None:
-        """ran: whether it was called before."""
+        """ran: whether it was called before, as the Python function of a tf.function may have been."""
         self._step = step
         self._state = PythonState(step)
         self._parameters = Parameters(step)
         self._subjects: Subjects = ()  # of the latest call
         self._ran = ran  # a first call may build layers, so there is no state before it
+        self._is_function = ran  # of a tf.function, which is given tensors without a mask in any case
         self._watches = True
         self._effect: str | None = None
         self._streams = GlobalStreams()  # of its traces
@@ -68,6 +69,8 @@ class PlainStep:
         kind = self._parameters.attributed(args, kwargs)
         if kind is not None:
             self._note(f"it takes {kind}, and a traced step would not see it; pass it as an argument of its own")
+        if not self._is_function and any(map(has_mask, (*args, *kwargs.values()))):
+            self._note("it takes a tensor with a Keras mask, which a traced step would not see; pass the mask, too")
         replaced = self._streams.replaced()
         if replaced is not None:
             self._note(f"{replaced}, which a traced step would not see; use a tf.random.Generator of its own")

@@ -11,7 +11,6 @@ import numpy as np
 
 from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.coarsen import coarsen
-from placer.graph.held_memory import Lack
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import ANY, Topology
 from placer.result import Failed, Measured, Result
@@ -20,6 +19,7 @@ from search.online.replan.proposal import NoRoomError, OpDevices, PlanSettings, 
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
+from search.session.refusals import Refusals
 from search.session.session import SearchSession
 
 RULES = ("heft", "expert")  # worth a measurement of their own, once, where predicted to be nearly as good
@@ -55,7 +55,7 @@ class Replanner:
         self._views: dict[tuple[tuple[str, ...], Load], _View] = {}
         self._sessions: dict[tuple[tuple[str, ...], Load], SearchSession] = {}
         self._failures: list[Failed] = []  # of memory, under whatever load
-        self._nearest: Lack | None = None  # the least that a mapping lacked which was asked, and left out for it
+        self._refused = Refusals()  # of what was asked last
         SearchSession(self.settings.searcher, self._view().problem)
 
     def singles(self) -> list[Proposal]:
@@ -86,7 +86,7 @@ class Replanner:
         if count < 1:
             return []
         end_s = math.inf if seconds is None else self.clock() + seconds
-        self._nearest = None
+        self._refused = Refusals()
         view = self._view()
         found, self.ended = self._asked(view, self.settings.searcher, count, lambda: self.clock() >= end_s)
         if not self.settings.is_chosen:
@@ -99,11 +99,8 @@ class Replanner:
 
     def _check_room(self, view: _View) -> None:
         """Raises NoRoomError where nothing ran yet, and what was asked lacks memory."""
-        if self._nearest is not None and not any(isinstance(r, Measured) for _, r in self._measured(view)):
-            raise NoRoomError(
-                f"no mapping that was asked fits into the devices' memory, as simulated; of the nearest, "
-                f"{self._nearest}."
-            )
+        if self._refused.nearest is not None and not any(isinstance(r, Measured) for _, r in self._measured(view)):
+            raise NoRoomError(f"{self._refused.none_fits()}.")
 
     def predict(self, devices: OpDevices) -> float:
         """Seconds of a step under the load of now; infinity where a device is not in use.
@@ -205,7 +202,7 @@ class Replanner:
         before, noted = session.refused.count, len(session.notes)
         asked = session.ask(count)
         if session.refused.count > before:
-            self._nearest = session.refused.nearest
+            self._refused = session.refused
         proposals = [self._proposal(view, view.problem.placement(mapping), name) for mapping in asked]
         if proposals:
             proposals[0] = replace(proposals[0], notes=tuple(session.notes[noted:]))

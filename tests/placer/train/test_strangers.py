@@ -381,6 +381,19 @@ def test_a_step_that_asks_for_other_types_is_placed(two_cpus, live_hand):
     assert hand.live.left_alone is None and hand.moves > 0
 
 
+def test_a_step_that_returns_a_dict_whose_keys_have_no_order_returns_it(two_cpus, live_hand):
+    weight = tf.Variable(0.0)
+
+    def step(x):
+        weight.assign_add(tf.reduce_sum(x))
+        return {"loss": weight.read_value(), 0: x}
+
+    hand = live_hand(step)
+    for i in range(4):
+        assert float(hand(ONE)["loss"]) == i + 1
+    assert hand.live.left_alone is not None
+
+
 def masked():
     return keras.Sequential([keras.layers.Embedding(9, 4, mask_zero=True), keras.layers.Dense(3)])
 

@@ -8,7 +8,7 @@ import pytest
 
 from search.initial.starts import starts
 from search.list_scheduling.heft import heft_placement
-from search.list_scheduling.perturbed_heft import HeftVariant, breed, heft_seen
+from search.list_scheduling.perturbed_heft import HeftVariant, breed, placed_by_variant
 from search.problem.problem import Problem
 from search.problem.searcher import never
 
@@ -16,7 +16,7 @@ from search.problem.searcher import never
 @pytest.mark.parametrize("seed", range(6))
 def test_the_plain_view_gives_what_heft_gives(seed, build):
     problem = Problem(build.layered(seed, layers=7), build.machine("gpu", "gpu", "cpu", send_s=0.1, receive_s=0.1))
-    assert heft_seen(problem, HeftVariant.plain(problem)) == heft_placement(problem)
+    assert placed_by_variant(problem, HeftVariant.plain(problem)) == heft_placement(problem)
 
 
 def test_breeding_never_loses_and_tells_what_it_predicts(build):
@@ -26,16 +26,16 @@ def test_breeding_never_loses_and_tells_what_it_predicts(build):
     values = [v for v, _ in found]
     assert values == sorted(values, reverse=True)
     assert values[-1] < values[0]
-    assert values[0] == problem.predict(heft_seen(problem, HeftVariant.plain(problem)))
+    assert values[0] == problem.predict(placed_by_variant(problem, HeftVariant.plain(problem)))
     assert all(v == problem.predict(placement) for v, placement in found)
 
 
 def test_a_variant_fits_into_memory(tight):
-    view = HeftVariant.plain(tight)
+    variant = HeftVariant.plain(tight)
     rng = np.random.default_rng(0)
     for _ in range(20):
-        view = view.child(0.5, rng)
-        assert tight.fits(heft_seen(tight, view))
+        variant = variant.child(0.5, rng)
+        assert tight.fits(placed_by_variant(tight, variant))
 
 
 def test_links_taken_for_dearer_are_crossed_less(build):
@@ -44,7 +44,7 @@ def test_links_taken_for_dearer_are_crossed_less(build):
         count = 0
         for seed in range(8):
             problem = Problem(build.layered(seed), build.machine("gpu", "gpu", "gpu"))
-            placement = heft_seen(problem, replace(HeftVariant.plain(problem), link=np.log(factor)))
+            placement = placed_by_variant(problem, replace(HeftVariant.plain(problem), link=np.log(factor)))
             units = problem.unit_of
             count += sum(placement[units[e.src]] != placement[units[e.dst]] for e in problem.graph.edges)
         return count

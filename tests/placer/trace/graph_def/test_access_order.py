@@ -255,3 +255,31 @@ def test_a_bad_batch_changes_nothing_as_it_does_alone(two_cpus, live_hand, check
         assert all((a.numpy() == b.numpy()).all() for a, b in zip(variables, expected, strict=True)), i
     assert hand.live.left_alone is None and expected[0].numpy() == 10.0
     hand.close()
+
+
+def checks_within_its_updates(weight, x):
+    for _ in tf.range(2):
+        tf.debugging.assert_less(tf.reduce_sum(x), 1e6)
+        weight.assign_sub(0.1 * tf.ones([4, 3]))
+    return tf.cond(
+        tf.reduce_sum(x) > 0.0, lambda: weight.assign_add(tf.debugging.check_numerics(x[:4, :3], "")), lambda: x
+    )
+
+
+def checks_now_and_then_what_it_updated(weight, x):
+    weight.assign_sub(tf.reduce_mean(x) * weight)
+    if tf.reduce_sum(x) > 0.0:
+        tf.debugging.assert_all_finite(weight, "")
+    return x
+
+
+@pytest.mark.parametrize("body", [checks_within_its_updates, checks_now_and_then_what_it_updated])
+def test_a_branch_or_loop_that_checks_what_it_uses_is_no_reason_to_refuse(body):
+    weight, body = tf.Variable(tf.ones([4, 3])), tf.autograph.to_graph(body)
+
+    @tf.function(autograph=False)
+    def step(x):
+        weight.assign_add(tf.ones([4, 3]))
+        return tf.reduce_sum(body(weight, x))
+
+    assert AccessOrder(capture(step, [tf.ones([5, 4])]).graph_def).first_open() is None

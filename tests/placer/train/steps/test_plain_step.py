@@ -323,11 +323,30 @@ def model_of_a_checkpoint():
     return step, held, change
 
 
+def updates_objects_in_containers():
+    """Other than containers, which the step may not change."""
+
+    class Metric:
+        def update(self, loss):
+            return loss
+
+    held, metrics, none = weights(), {"loss": [(Metric(), "mean")]}, []
+
+    def step(x):
+        loss = descend(held, x, 0.1)
+        for metric in none:
+            metric.update(loss)
+        return metrics["loss"][0][0].update(loss)
+
+    return step, held, lambda i: None
+
+
 SAFE = [
     list_rate, changed_before_the_second_call, back_and_forth, global_flag, replaced_helper, method, callable_object,
     partial, default_argument, trainable_flag, built_in_the_first_call,
     known_shapes, settings_of_keras, rate_on_a_variable, rate_that_a_variable_may_have, frozen_variable,
     regularizer_of_a_variable, gradient_of_its_own, model_of_a_checkpoint,
+    updates_objects_in_containers,
 ]  # fmt: skip
 
 

@@ -48,14 +48,14 @@ def error_of(future):
 # The server, which needs no process.
 
 
-def test_a_desk_answers_what_its_plan_says():
+def test_a_server_answers_what_its_plan_says():
     server, plan = CallServer(), Replanner(fork(), TOPOLOGY)
     assert server.answer(BEGIN, (fork(), TOPOLOGY)) == (True, None)
     assert server.answer("singles", ()) == (True, plan.singles())
     assert server.answer("ended", ()) == (True, None)
 
 
-def test_a_desk_that_could_not_begin_says_why_at_every_call():
+def test_a_server_that_could_not_begin_says_why_at_every_call():
     server = CallServer()
     worked, (kind, why) = server.answer(BEGIN, (fork(), TOPOLOGY, PlanSettings(searcher="oracle")))
     assert not worked and kind is PlacerError
@@ -63,7 +63,7 @@ def test_a_desk_that_could_not_begin_says_why_at_every_call():
     assert server.answer("singles", ()) == (False, (PlacerError, why))
 
 
-def test_what_goes_wrong_at_a_desk_is_one_line():
+def test_what_goes_wrong_at_a_server_is_one_line():
     server = CallServer()
     assert not server.answer("singles", ())[0]
     server.answer(BEGIN, (fork(), TOPOLOGY))
