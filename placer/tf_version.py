@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
+
 from placer.errors import BadInputError, plain
 
 # Of 2.20, the quick tests of placer, of loops and of search/online were run, on a CPU; 2.21 is what all tests run with.
 SUPPORTED = ("2.20", "2.21")
+
+
+@cache
+def installed() -> str:
+    """TensorFlow's version as installed, without importing it; "" where it is not."""
+    for name in ("tensorflow", "tensorflow-cpu", "tensorflow-gpu"):
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return ""
 
 
 class OtherTensorFlowError(BadInputError):

@@ -182,7 +182,8 @@ class Store:
     def _lock(self) -> None:
         """The kernel lets go of it where this process dies. The store itself is not locked, because SQLite locks it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        name = self.path.with_name(self.path.name + ".lock")
+        path = self.path.resolve()  # one lock, by whatever link the store is reached
+        name = path.with_name(path.name + ".lock")
         self._lock_fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

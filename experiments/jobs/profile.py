@@ -64,7 +64,7 @@ def profile_command(
         Store(store).close()
     begin_s = time.perf_counter()
     from placer.devices.opening import open_devices
-    from placer.devices.workers.deadline import DeviceLostError, at_the_end
+    from placer.devices.workers.deadline import at_the_end
     from placer.profile.operators.yardsticks import yardsticks
 
     profiles: list[OperatorProfile] = []
@@ -80,7 +80,7 @@ def profile_command(
                     profiles.extend(profiles_of(model, settings, devices, numbers, advance))
                 profiles += yardsticks(devices, numbers)
                 run_passes(profiles, settings.passes, advance)
-        except (DeviceLostError, KeyboardInterrupt):
+        except BaseException:
             _keep_and_tell(profiles, store, target)
             raise
     rows, known, lost = _keep(profiles, store, target)

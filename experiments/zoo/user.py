@@ -9,6 +9,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +35,10 @@ class UserStep:
     function: str
 
     def __call__(self, batch: int | None, seed: int) -> TrainingStep:
+        with chdir("."):  # else relative paths of the command would lead elsewhere once the user's code goes there
+            return self._made(batch)
+
+    def _made(self, batch: int | None) -> TrainingStep:
         function = _named(_guarded(self._import, self.where), self.function, self.where)
         arguments = {} if batch is None else {"batch": self._takes_batch(function, batch)}
         result = _guarded(lambda: function(**arguments), f"{self.where}:{self.function}")

@@ -22,6 +22,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.topology import Device, Topology
 from placer.profile.operators.dataset import COLUMNS, INVALID, OperatorRow, from_record, to_record
 from placer.result import Failed, Measured, Result
+from placer.tf_version import installed
 
 SCHEMA_VERSION = 2  # 1 had no table of operators; it is added when such a file is opened
 SCHEMA = """
@@ -241,9 +242,11 @@ def _scaled(kind: object, text: str, ratio: float, anchor_s: float, anchor: str)
 
 
 def topology_key(topology: Topology) -> str:
-    """A key for comparable results: the machine, its devices and EXECUTION_VERSION; link measurements are left out."""
+    """A key for comparable results: the machine, its devices, TensorFlow's release and EXECUTION_VERSION; link
+    measurements are left out.
+    """
     devices = " ".join(f"{d.name}:{d.kind}{_gpu_share(d)}{_host(d)}" for d in topology.devices)
-    return hashlib.sha256(f"{machine_name()} {devices} {EXECUTION_VERSION}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{machine_name()} {devices} {EXECUTION_VERSION} {installed()}".encode()).hexdigest()[:16]
 
 
 def _code(error: Exception) -> int:

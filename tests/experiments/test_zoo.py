@@ -164,6 +164,11 @@ def broken():
     raise ValueError("first\\nsecond")
 
 CONSTANT = 3
+
+def elsewhere():
+    import os
+    os.chdir("/")
+    return build()
 """
 
 
@@ -179,6 +184,13 @@ def test_a_users_function_is_a_step(user_file: Path):
     assert step.name == "mine.build" and step.example_inputs[0].shape == (5,)
     assert losses(step, 2) == pytest.approx([1.0, 0.9])
     assert zoo.load(f"{user_file}:arrays").example_inputs[0].shape == (2,)
+
+
+def test_a_users_function_that_goes_elsewhere_leaves_the_command_where_it_was(user_file: Path):
+    """Its --out and --store may be relative."""
+    here = Path.cwd()
+    assert zoo.load(f"{user_file}:elsewhere").example_inputs[0].shape == (2,)
+    assert Path.cwd() == here
 
 
 def test_a_module_in_the_working_folder_is_found(user_file: Path, monkeypatch: pytest.MonkeyPatch):

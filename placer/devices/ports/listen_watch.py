@@ -22,10 +22,10 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 
+from placer.devices.host.child_python import module_command, module_paths
 from placer.devices.ports import listen_child
 from placer.devices.ports.listen_child import FREE, READY
 
@@ -69,13 +69,14 @@ class ListenWatch:
         """The child is started now, and ready in a tenth of a second. Raises OSError where it cannot be started."""
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
-            words = [sys.executable, "-m", listen_child.__name__, str(theirs.fileno()), str(os.getpid())]
+            words = module_command(listen_child.__name__, str(theirs.fileno()), str(os.getpid()))
             program = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
+                env={**os.environ, **module_paths()},
                 start_new_session=True,  # Ctrl-C is not for it
             )
         return cls(program.pid, ours, program)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import os
 import selectors
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
+from placer.devices.host.child_python import module_command, module_paths
 from placer.devices.ray.connection import connected_address
 from placer.devices.ray.lease import MODULE
 from placer.devices.ray.spec import RaySpec
@@ -72,11 +74,12 @@ def start_ray_workers(spec: RaySpec) -> RayWorkers:
     """
     found = RaySpec(spec.count, spec.address or connected_address())
     lease = subprocess.Popen(
-        [sys.executable, "-m", MODULE, str(found)],
+        module_command(MODULE, str(found)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        env={**os.environ, **module_paths()},
         start_new_session=True,  # Ctrl-C reaches the coordinating process alone, which ends the workers itself
     )
     try:

@@ -19,6 +19,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from placer.devices.host.child_python import module_command
 from placer.devices.host.cores import usable_cores
 from placer.devices.ports.binding import LOOPBACK, bind, interface_of
 from placer.devices.ports.keepalive import keep_alive_from_now
@@ -111,7 +112,7 @@ def become_worker(listen: str, cores: str | None, as_json: bool) -> NoReturn:
 
 def command(listen: str, *flags: str) -> list[str]:
     """The command that serves."""
-    return [sys.executable, "-m", MODULE, "--listen", listen, *flags]
+    return module_command(MODULE, "--listen", listen, *flags)
 
 
 def environment() -> dict[str, str]:
@@ -176,7 +177,7 @@ def _served(listen: Listen, cores: Sequence[int], whole: bool) -> WorkerInfo:
     except (ImportError, AttributeError):
         if whole:
             raise PlacerError("TensorFlow cannot be imported; install placer[cpu] or placer[gpu].") from None
-        os.execv(sys.executable, [sys.executable, "-m", MODULE, *sys.argv[1:], "--whole"])
+        os.execv(sys.executable, module_command(MODULE, *sys.argv[1:], "--whole"))
     with _quiet():
         return serve(listen, len(cores), parts, watch)
 

@@ -19,6 +19,7 @@ from contextlib import closing
 from types import ModuleType
 from typing import Any
 
+from placer.devices.host.child_python import module_command
 from placer.devices.ports.binding import LOOPBACK, bind_to_loopback
 from placer.devices.ports.keepalive import SILENT_S, keep_alive_from_now
 from placer.devices.ports.listen_watch import ListenWatch
@@ -116,7 +117,7 @@ def _parts(whole: bool) -> tuple[Any, Any]:
     try:
         return server_parts()
     except (ImportError, AttributeError):
-        os.execv(sys.executable, [sys.executable, "-m", "placer.devices.workers.worker", *sys.argv[1:], "--whole"])
+        os.execv(sys.executable, module_command("placer.devices.workers.worker", *sys.argv[1:], "--whole"))
 
 
 def whole_parts() -> tuple[Any, Any]:

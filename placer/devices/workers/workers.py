@@ -8,7 +8,6 @@ import os
 import selectors
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from functools import cache
 
 import psutil
 
+from placer.devices.host.child_python import module_command, module_paths
 from placer.devices.host.cores import usable_cores
 from placer.devices.workers.setting import setting
 from placer.devices.workers.worker import READY, READY_UNPINNED
@@ -224,12 +224,12 @@ def _start(workers: Workers, task: int) -> subprocess.Popen[str]:
         fenced = {ALLOCATOR_LIMIT: str(workers.limits[task] + fence // 2)}  # copies under way are tensors, too
     inherited = {name: value for name, value in os.environ.items() if name != FAIL_FAST}
     return subprocess.Popen(
-        [sys.executable, "-m", "placer.devices.workers.worker", *flags],
+        module_command("placer.devices.workers.worker", *flags),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**KEEP_MEMORY, **inherited, **QUIET, **fenced},
+        env={**KEEP_MEMORY, **inherited, **QUIET, **fenced, **module_paths()},
         start_new_session=True,  # Ctrl-C reaches the coordinating process alone, which ends the workers itself
     )
 

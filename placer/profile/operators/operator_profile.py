@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from statistics import median
 from typing import Any
 
@@ -12,6 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from placer.devices.cluster import Devices
+from placer.execute.outputs import is_out_of_memory
 from placer.profile.operators.dataset import OperatorRow
 from placer.profile.operators.describe import operators_of
 from placer.profile.operators.drift import without_drift
@@ -51,9 +51,12 @@ class OperatorProfile:
 
     def run_pass(self, runs: int = RUNS) -> None:
         """Time every op `runs` more times, in the step (where the device can run it) and by itself."""
-        with suppress(tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):
+        try:
             steps = step_samples(self.captured, self.by_name, self.devices, self.device, self.inputs, runs)
             self._extend("step", 0, steps)
+        except tf.errors.OpError as error:
+            if not (isinstance(error, tf.errors.InvalidArgumentError) or is_out_of_memory(error)):
+                raise
         if self.scales and ("single", 0) not in self.blocks:
             self._add_scaled()
         singles = single_samples(list(self.probes.values()), self.devices, self.device, runs)

@@ -6,13 +6,12 @@ import os
 import pickle
 import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from placer.devices.host.child_python import module_command, module_paths
 from placer.errors import PlacerError, one_line
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
@@ -182,13 +181,12 @@ class _Call:
 
 def _started(said: IO[bytes]) -> subprocess.Popen[bytes]:
     """The process, which finds modules where this one does, and is not reached by Ctrl-C."""
-    paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "search.online.replan.planner_server"],
+        module_command("search.online.replan.planner_server"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=said,
-        env={**os.environ, **ONE_THREAD, "PYTHONPATH": paths},
+        env={**os.environ, **ONE_THREAD, **module_paths()},
         start_new_session=True,
     )
 

@@ -66,6 +66,10 @@ def test_two_campaigns_on_one_store(spec):
         with pytest.raises(PlacerError, match="another campaign writes to") as refused:
             Store(spec.store)
         assert "\n" not in str(refused.value)
+        link = spec.store.with_name("link.db")
+        link.symlink_to(spec.store)
+        with pytest.raises(PlacerError, match="another campaign writes to"):
+            Store(link)
         filled(store, spec)  # the refused one has taken nothing away
     Store(spec.store).close()
 

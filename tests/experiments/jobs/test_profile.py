@@ -15,6 +15,7 @@ import pytest
 
 from experiments.benches.operators import held_out as bench
 from experiments.benches.operators.page import page_lines
+from experiments.jobs import profile
 from experiments.jobs.profile import ProfileSettings, _keep, check, profile_command
 from placer.errors import BadInputError, PlacerError
 from placer.measure.store import Store
@@ -78,6 +79,24 @@ def test_a_store_that_cannot_be_written_loses_no_export(tmp_path):
 def test_a_store_that_cannot_be_used_is_refused_before_the_work(tmp_path):
     with pytest.raises(PlacerError, match="is no file; name another with --store"):
         profile_command(ProfileSettings(("mnist_softmax",)), tmp_path, None, lambda total: nullcontext())
+
+
+def test_what_was_measured_is_kept_whatever_ends_it(tmp_path, monkeypatch):
+    """An error of TensorFlow's that nobody knows, say, in a later pass or network."""
+
+    def fails(*_):
+        raise RuntimeError("Dst tensor is not initialized.")
+
+    devices = nullcontext(SimpleNamespace(topology=[None]))
+    monkeypatch.setattr("placer.devices.opening.open_devices", lambda *_, **__: devices)
+    monkeypatch.setattr("placer.profile.operators.yardsticks.yardsticks", lambda *_: [])
+    monkeypatch.setattr(profile, "profiles_of", lambda *_: [SimpleNamespace(rows=lambda: ROWS[:2])])
+    monkeypatch.setattr(profile, "run_passes", fails)
+    settings, store = ProfileSettings(("mnist_softmax",)), tmp_path / "operators.sqlite"
+    with pytest.raises(RuntimeError, match="Dst tensor"):
+        profile_command(settings, store, None, lambda _: nullcontext(lambda _: None))
+    with Store(store) as kept:
+        assert len(kept.operators()) == 2
 
 
 def matmul_row(m: int, k: int, network: str, source: str = "step") -> OperatorRow:

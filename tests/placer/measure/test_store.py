@@ -226,6 +226,12 @@ def test_results_of_other_machines_are_told_apart_by_their_host_and_not_by_their
     assert len(set(keys)) == 3
 
 
+def test_results_of_another_release_of_tensorflow_are_told_apart(monkeypatch):
+    before = topology_key(TOPOLOGY)
+    monkeypatch.setattr("placer.measure.store.installed", lambda: "2.99.0")
+    assert topology_key(TOPOLOGY) != before
+
+
 @pytest.mark.parametrize(
     "damage",
     [
