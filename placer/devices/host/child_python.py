@@ -13,5 +13,6 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def module_paths() -> dict[str, str]:
-    """What the environment of such a process needs."""
-    return {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
+    """What the environment of such a process needs: what this one's names, then where this process finds modules."""
+    named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([*named, *(path or str(Path.cwd()) for path in sys.path)]))}
