@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import psutil
 import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.cluster import Devices
 from placer.devices.host.cores import say_quota
+from placer.devices.host.memory import available_bytes
 from placer.devices.joining import Joined, check_hosts, fail_at_once, join_workers, keep_joined_alive, own_node
 from placer.devices.links.link_probes import measure_links, probes_within
 from placer.devices.links.staging import stages_from
@@ -115,7 +115,7 @@ def _in_process(*, gpus: bool) -> Devices:
     hardware = {name: called for name, called in zip(names, gpu_names(), strict=False) if called}
     cpus = tf.config.list_logical_devices("CPU")
     names |= {f"cpu:{i}": full_name(cpu.name) for i, cpu in enumerate(cpus)}
-    share = int(psutil.virtual_memory().available) // len(cpus)
+    share = available_bytes() // len(cpus)
     found += [Device(f"cpu:{i}", "cpu", share) for i in range(len(cpus))]
     topology = Topology(tuple(found), contention="link" if cards else "none")
     return Devices(topology, names, names[LOCAL_CPU], hardware=hardware)

@@ -59,13 +59,14 @@ class Job:
         if beside is not None:
             self.prediction = profiled.warned(row.result for row in beside.rows)
         self.runner: Runner = Runner(
-            traced.captured, devices, traced.inputs, traced.references, order=lambda m: self.prediction.order(m),
+            traced.captured, devices, traced.inputs, traced.references, order=self._order_now,
             beside=None if beside is None else beside.runner, holds=lambda ms: self.prediction.hold(ms),
             peaks=lambda m: self.prediction.peaks(m),
         )  # fmt: skip
         self.rows: list[Row] = []
         self.ended: list[str] = []
         self._refused = Refusals()  # not measured for lack of memory
+        self._orders: dict[tuple[int, ...], Sequence[str]] = {}  # devices of the ops -> the order when they were set up
         self.notes: list[str] = []  # on the step, and on how ops are divided
         if traced.diverged is not None and beside is None:
             self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
@@ -218,6 +219,15 @@ class Job:
         """
         of = self.settings.seed if seed is None else seed
         return SearchSession(searcher, self.problem, seed=of, lack=lambda mapping: self.prediction.lack(mapping))
+
+    def _order_now(self, mapping: Mapping) -> Sequence[str]:
+        """The run order of a mapping of the ops that is set up now, by the latest calibration."""
+        self._orders[mapping.devices] = order = self.prediction.order(mapping)
+        return order
+
+    def order_of(self, mapping: Mapping) -> Sequence[str]:
+        """The run order with which a mapping of the ops was set up last, and so measured; else that of now."""
+        return self._orders.get(mapping.devices) or self.prediction.order(mapping)
 
     def _note_refusals(self, session: SearchSession) -> None:
         if session.refused.nearest is not None:

@@ -1,1 +1,3 @@
-"""What this process learns about the machine that it runs on: its name, the cores it may use, and whether it slept."""
+"""What this process learns about the machine that it runs on: its name, the cores and the memory that it may use, and
+whether it slept; and how it starts processes of its own Python (`child_python`).
+"""

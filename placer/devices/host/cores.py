@@ -10,10 +10,9 @@ from functools import cache
 from math import ceil
 from pathlib import Path
 
+from placer.devices.host.control_groups import ROOT, control_groups
+
 LOGGER = logging.getLogger("placer")
-ROOT = Path("/")
-V2 = "sys/fs/cgroup", "sys/fs/cgroup/unified"  # where it is mounted: alone, or beside version 1
-V1 = "sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"
 
 
 def usable_cores() -> list[int]:
@@ -64,24 +63,9 @@ def quota_line(cores: int, quota: float | None) -> str | None:
 
 def _limits(root: Path) -> Iterator[float]:
     """The quota of each group of this process that has one, in cores."""
-    for mount, folder in _groups(root):
-        top = root / mount
-        for group in (top / folder, *(top / folder).parents):
-            if group.is_relative_to(top):
-                with suppress(OSError, ValueError, ZeroDivisionError):
-                    yield from _limit(group)
-
-
-def _groups(root: Path) -> Iterator[tuple[str, str]]:
-    """Where a hierarchy that limits time is mounted, and this process's folder in it. A container may see another
-    folder than is written there, its own as the top, which is looked at in any case.
-    """
-    with suppress(OSError):
-        for line in (root / "proc/self/cgroup").read_text("utf-8", "replace").splitlines():
-            _, controllers, folder = [*line.split(":", 2), "", ""][:3]
-            mounts = V2 if not controllers else V1 if "cpu" in controllers.split(",") else ()
-            for mount in mounts:
-                yield mount, "" if ".." in folder else folder.lstrip("/")
+    for group in control_groups("cpu", root):
+        with suppress(OSError, ValueError, ZeroDivisionError):
+            yield from _limit(group)
 
 
 def _limit(group: Path) -> Iterator[float]:

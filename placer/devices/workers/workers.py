@@ -19,6 +19,7 @@ import psutil
 
 from placer.devices.host.child_python import module_command, module_paths
 from placer.devices.host.cores import usable_cores
+from placer.devices.host.memory import available_bytes
 from placer.devices.workers.setting import setting
 from placer.devices.workers.worker import READY, READY_UNPINNED
 from placer.errors import BadInputError, PlacerError, short
@@ -191,7 +192,7 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 def memory_bytes_each(count: int) -> int:
     """The share of this machine's available memory that each of `count` workers may use."""
-    return int(psutil.virtual_memory().available // (count + 1))
+    return available_bytes() // (count + 1)
 
 
 def fence_bytes() -> int | None:

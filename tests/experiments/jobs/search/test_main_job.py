@@ -256,6 +256,15 @@ def test_ctrl_c_hands_back_the_best_so_far(two_cpus):
     assert any("interrupted after" in line for line in summary_lines(found))
 
 
+def test_a_run_order_is_that_of_the_measurement_whatever_is_learnt_later():
+    search, mapping, other = object.__new__(job.Job), SimpleNamespace(devices=(0, 1)), SimpleNamespace(devices=(1, 0))
+    search._orders, search.prediction = {}, SimpleNamespace(order=lambda _: ("a", "b"))
+    assert search._order_now(mapping) == ("a", "b")
+    search.prediction = SimpleNamespace(order=lambda _: ("b", "a"))  # calibrated
+    assert search.order_of(mapping) == ("a", "b") and search.order_of(other) == ("b", "a")
+    assert search._order_now(mapping) == search.order_of(mapping) == ("b", "a")  # measured once more
+
+
 @interrupts
 def test_ctrl_c_after_the_first_single_device_hands_that_back(two_cpus):
     found = run_search(SETTINGS, At(1))

@@ -1,0 +1,41 @@
+"""The memory that this process and its workers may still take: what is free, and what its control groups allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from placer.devices.host.control_groups import ROOT, control_groups
+
+# Of a group: its limit, what it holds, and what of that is cached files, which the kernel gives back when asked.
+FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # version 1
+)
+
+
+def available_bytes(root: Path = ROOT) -> int:
+    """Bytes that can be taken without swapping, or being killed by the kernel for a group's limit; 0 at the least."""
+    return max(0, min([int(psutil.virtual_memory().available), *_left(root)]))
+
+
+def _left(root: Path) -> Iterator[int]:
+    """What each group of this process that has a limit may still take."""
+    for group in control_groups("memory", root):
+        for limit, held, cached in FILES:
+            with suppress(OSError, ValueError):
+                most = (group / limit).read_text().strip()
+                if most != "max":
+                    yield int(most) - int((group / held).read_text()) + _cached(group, cached)
+
+
+def _cached(group: Path, name: str) -> int:
+    with suppress(OSError, ValueError):
+        for line in (group / "memory.stat").read_text().splitlines():
+            key, _, value = line.partition(" ")
+            if key == name:
+                return int(value)
+    return 0
