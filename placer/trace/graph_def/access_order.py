@@ -34,7 +34,8 @@ class AccessOrder:
         self._nodes = _in_order(graph_def.node)
         self._given, self._handles = _handles(self._nodes)
         functions = {function.signature.name: function for function in graph_def.library.function}
-        self._checks = [node.name for node in self._nodes if _may_raise(node, functions, frozenset())]
+        raising = _with_checks(functions)
+        self._checks = [node.name for node in self._nodes if _may_raise(node, raising)]
         self._bit = {name: 1 << i for i, name in enumerate(dict.fromkeys((*self._handles, *self._checks)))}
         self._before: dict[str, int] = {}
         for node in self._nodes:
@@ -95,15 +96,23 @@ class AccessOrder:
         return waits
 
 
-def _may_raise(node: Any, functions: Mapping[str, Any], within: frozenset[str]) -> bool:
-    """Whether an op is a check, or runs functions that hold one."""
-    if node.op not in RUN_FUNCTIONS:
-        return node.op in CHECKS
-    return any(
-        _may_raise(inner, functions, within | {name})
-        for name in {*called(node)} & functions.keys() - within
-        for inner in functions[name].node_def
-    )
+def _with_checks(functions: Mapping[str, Any]) -> set[str]:
+    """The names of the functions that hold a check, or run one that does."""
+    found: set[str] = set()
+    count = -1
+    while count != len(found):
+        count = len(found)
+        found.update(
+            name
+            for name, function in functions.items()
+            if name not in found and any(_may_raise(node, found) for node in function.node_def)
+        )
+    return found
+
+
+def _may_raise(node: Any, raising: Collection[str]) -> bool:
+    """Whether an op is a check, or runs a function that is `raising`."""
+    return node.op in CHECKS or (node.op in RUN_FUNCTIONS and any(name in raising for name in called(node)))
 
 
 def _in_order(nodes: Iterable[Any]) -> list[Any]:

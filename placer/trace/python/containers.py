@@ -1,4 +1,4 @@
-"""A survey's visits to what holds values in a row: what is there now, and the checks of whether it still is."""
+"""A survey's visits to containers and arrays: what they hold now, and the checks of whether they still do."""
 
 from __future__ import annotations
 

@@ -263,11 +263,8 @@ def _items(value: Any) -> list[Any]:
     """What a dict, a list, a deque or a tuple holds, without running code of a class of the user's."""
     if isinstance(value, dict):
         return list(dict.values(value))
-    if isinstance(value, list):
-        return list(list.__iter__(value))
-    if isinstance(value, tuple):
-        return list(tuple.__iter__(value))
-    return list(deque.__iter__(value)) if isinstance(value, deque) else []
+    kind: Any = next((kind for kind in (list, tuple, deque) if isinstance(value, kind)), None)
+    return [] if kind is None else list(kind.__iter__(value))
 
 
 def _is_impure(value: Any) -> bool:

@@ -1,4 +1,7 @@
-"""Everything in Python's state that a step may read, found from its code and values, as tokens to compare."""
+"""Everything in Python's state that a step may read, found from its code and values, as tokens to compare.
+
+One class, because the visit of each kind of value may lead to any other.
+"""
 
 from __future__ import annotations
 
