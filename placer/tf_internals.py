@@ -28,7 +28,7 @@ from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.autograph.operators import control_flow, py_builtins
 from tensorflow.python.client import pywrap_tf_session
-from tensorflow.python.data.ops import structured_function
+from tensorflow.python.data.ops import cache_op, shuffle_op, structured_function
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
 from tensorflow.python.eager.polymorphic_function import concrete_function
@@ -568,6 +568,21 @@ def element_spec(spec: tf.data.IteratorSpec) -> Any:
 def is_found_by_name(resource: Any) -> bool:
     """Whether TensorFlow looks for a table, writer or queue by its name: for an open one that is not anonymous."""
     return not getattr(resource, "_is_anonymous", False) and not getattr(resource, "_closed", False)
+
+
+def kept_by_dataset(dataset: Any) -> str | None:
+    """What a dataset of tf.data keeps under a name: "cache", in memory; "order", of a shuffle that TensorFlow would
+    shuffle otherwise without it; None where it keeps nothing, or is a node of a graph.
+    """
+    if not is_eager(getattr(dataset, "_variant_tensor", None)):  # none while it is made, and where that failed
+        return None
+    if isinstance(dataset, cache_op.CacheDataset):
+        return "cache" if dataset._filename.numpy() == b"" else None
+    if isinstance(dataset, shuffle_op._ShuffleDataset):
+        is_seeded = bool(dataset._seed.numpy()) or bool(dataset._seed2.numpy())
+        # A fixed order by a seed is the same again, and unseeded ones in each epoch are anything.
+        return "order" if is_seeded == (dataset._reshuffle_each_iteration is not False) else None
+    return None
 
 
 def stored_list(value: Any) -> list[Any] | None:

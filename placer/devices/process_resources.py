@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from placer import tf_internals
+from placer.devices.shared_datasets import kept_by_shared_dataset
 from placer.errors import BadInputError, short
 from placer.instances import instances_of
 
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 IN_WORDS = {"table": "a lookup table", "writer": "a summary writer", "queue": "a queue"}
 PIPELINE = "a variable's handle in a function of a tf.data pipeline (an augmentation layer's, say)"
 SEEDED = "a tf.function that draws random numbers from a seed, its own or that of tf.random.set_seed"
+SHARED = {
+    "cache": "the cache of a dataset of which it makes several pipelines",
+    "order": "the order of a shuffled dataset of which it makes several pipelines",
+}
+MENDS = {
+    SHARED["cache"]: "cache to a file, or make one pipeline before the training and keep no dataset within it",
+    SHARED["order"]: "give shuffle both a seed and reshuffle_each_iteration=False, or make one pipeline of it",
+}
 USERS = ("LookupTable", "Queue", "Summary")  # parts of the types of ops that use one
 
 
@@ -28,8 +37,10 @@ def dropped_by_joining(*, left: bool = False) -> str | None:
     """
     if any(map(_is_used, tf_internals.dataset_captures())):
         return PIPELINE
-    if (named := _named()) is not None or left:
+    if (named := _named()) is not None:
         return named
+    if (kept := kept_by_shared_dataset()) is not None or left:
+        return kept and SHARED[kept]
     return SEEDED if any(map(tf_internals.draws_from_seeds, tf_internals.called_graphs())) else None
 
 
@@ -46,7 +57,8 @@ def refusal(done: str) -> str | None:
             f"this program holds {SEEDED}, and TensorFlow would begin these anew when workers are {done}; use a "
             "tf.random.Generator, a keras.random.SeedGenerator or stateless ops, or set no seed"
         )
-    return dropped and f"this program holds {dropped}, which TensorFlow drops when workers are {done}"
+    mend = f"; {MENDS[dropped]}" if dropped in MENDS else ""
+    return dropped and f"this program holds {dropped}, which TensorFlow drops when workers are {done}{mend}"
 
 
 def remedy(dropped: str) -> str:
@@ -55,6 +67,8 @@ def remedy(dropped: str) -> str:
         return "a tf.data pipeline of this program goes on with the former value of a variable; make the pipeline anew"
     if dropped == SEEDED:
         return f"this program holds {SEEDED}, which it now draws from the beginning"
+    if dropped in MENDS:
+        return f"TensorFlow has dropped {dropped}: pipelines that are made of it from now on begin anew"
     return f"TensorFlow has dropped {dropped} of this program, whose use is an error from now on; make it anew"
 
 

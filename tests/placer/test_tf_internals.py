@@ -574,6 +574,25 @@ def test_what_tensorflow_finds_by_name_is_known(tmp_path):
     assert not tf_internals.is_found_by_name(anonymous) and tf_internals.is_found_by_name(held["table"][0])
 
 
+def test_what_a_dataset_keeps_by_a_name_is_known(tmp_path):
+    def source():
+        return tf.data.Dataset.range(3)
+
+    def kept(dataset):
+        return tf_internals.kept_by_dataset(dataset)
+
+    assert (kept(source().cache()), kept(source().cache(str(tmp_path / "c"))), kept(source())) == ("cache", None, None)
+    by = {
+        (seed, again): kept(source().shuffle(3, seed=seed, reshuffle_each_iteration=again))
+        for seed in (None, 1)
+        for again in (None, True, False)
+    }
+    assert {how for how, what in by.items() if what == "order"} == {(None, False), (1, None), (1, True)}
+    within = []
+    source().flat_map(lambda i: within.append(source().cache()) or within[0])
+    assert kept(within[0]) is None
+
+
 def test_a_tape_and_a_trace_are_seen():
     assert not tf_internals.is_recorded()
     with tf.GradientTape():

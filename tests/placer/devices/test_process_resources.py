@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices import process_resources
+from placer.devices import process_resources, shared_datasets
 from placer.devices.process_resources import dropped_by_joining
 from placer.instances import instances_of
 from search.online.journal import Journal
@@ -27,6 +27,9 @@ def only_those_of_the_test(monkeypatch):
     captures = tf_internals.dataset_captures
     other = lambda: (h for h in captures() if not any(h is known for known in handles))  # noqa: E731
     monkeypatch.setattr(tf_internals, "dataset_captures", other)
+    datasets = instances_of([tf.data.Dataset])
+    pipelines = lambda kinds: [d for d in instances_of(kinds) if not any(d is one for one in datasets)]  # noqa: E731
+    monkeypatch.setattr(shared_datasets, "instances_of", pipelines)
     graphs, called = {id(graph) for graph in tf_internals.called_graphs()}, tf_internals.called_graphs
     monkeypatch.setattr(tf_internals, "called_graphs", lambda: (g for g in called() if id(g) not in graphs))
 
@@ -268,3 +271,94 @@ def test_a_program_with_a_table_keeps_it():
     assert "a lookup table (StaticHashTable), which TensorFlow drops when workers are joined" in why
     weight, looked_up, steps = map(float, end.split())
     assert (weight, looked_up) == (2 * steps, 1.0)
+
+
+def source():
+    return tf.data.Dataset.range(8)
+
+
+def both_parts(dataset):
+    return dataset.take(5).batch(2), dataset.skip(5).batch(2)
+
+
+FIXED = {"buffer_size": 8, "reshuffle_each_iteration": False}
+LOSES = {
+    "two parts of one order": ("order", lambda: both_parts(source().shuffle(**FIXED))),
+    "a fixed order that is held": ("order", lambda: (held := source().shuffle(**FIXED), held.batch(2))),
+    "a seed from which epochs go on": ("order", lambda: (held := source().shuffle(8, seed=1), held.batch(2))),
+    "two parts of a cache": ("cache", lambda: both_parts(source().cache())),
+    "a cache that is held": ("cache", lambda: (held := source().cache(), held.prefetch(1))),
+    "one that is held after it": ("cache", lambda: (held := source().cache().map(lambda i: i), held.batch(2))),
+    "parts of a structure": ("cache", lambda: (held := source().cache(), tf.data.Dataset.zip({"a": (held, source())}))),
+}
+KEEPS = {
+    "one chain": lambda: source().map(lambda i: i + 1).cache().shuffle(8, seed=1).repeat(2).batch(2).prefetch(1),
+    "one that ends in a cache": lambda: source().batch(2).cache(),
+    "a cache in files": lambda: both_parts(source().cache("/nowhere/cache")),
+    "orders that are anything": lambda: both_parts(source().shuffle(8)),
+    "an order by a seed": lambda: both_parts(source().shuffle(**FIXED, seed=1)),
+    "what is held before it": lambda: (held := source().map(lambda i: i), held.cache().batch(2)),
+    "one of several chains": lambda: (source().cache().batch(2), source().cache().batch(2)),
+}
+
+
+@pytest.mark.parametrize("what", LOSES)
+@pytest.mark.parametrize("is_iterated", [False, True])
+def test_a_dataset_of_which_several_pipelines_are_made_keeps_workers_from_being_joined_or_left(what, is_iterated):
+    kept, make = LOSES[what]
+    held = make()
+    iterators = [iter(dataset) for dataset in held] if is_iterated else []
+    assert [next(iterator) for iterator in iterators] or not is_iterated
+    assert dropped_by_joining() == dropped_by_joining(left=True) == process_resources.SHARED[kept]
+    for done in ("joined", "left"):
+        assert f"which TensorFlow drops when workers are {done}; " in (process_resources.refusal(done) or "")
+    assert process_resources.remedy(process_resources.SHARED[kept]).endswith("begin anew")
+
+
+@pytest.mark.parametrize("what", KEEPS)
+def test_pipelines_that_are_iterated_as_they_are_do_not(what):
+    held = KEEPS[what]()
+    assert held is not None and dropped_by_joining() is None
+    iterators = [iter(held)] if isinstance(held, tf.data.Dataset) else []
+    assert [next(iterator) for iterator in iterators] or not iterators
+    assert dropped_by_joining() is None
+
+
+def test_a_pipeline_that_keras_fits_on_is_iterated_as_it_is():
+    class Looks(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            found.append(dropped_by_joining())
+
+    found, model = [], keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    pairs = tf.data.Dataset.from_tensor_slices((tf.ones([8, 2]), tf.ones([8, 1])))
+    pairs = pairs.cache().shuffle(8, seed=1).batch(4)
+    model.fit(pairs, epochs=2, verbose=0, validation_data=pairs, shuffle=False, callbacks=[Looks()])
+    assert len(found) == 4 and {*found} <= {None}
+
+
+# As decision 042 says of TensorFlow; where a release keeps what datasets hold, nothing need be refused any more.
+DROPPED = """
+import sys
+import tensorflow as tf
+from placer.devices.opening import open_devices
+
+def read(dataset):
+    return [int(i) for batch in dataset for i in batch]
+
+once = tf.data.Dataset.range(1000).shuffle(1000, reshuffle_each_iteration=False)
+train, rest = once.take(500).batch(10), once.skip(500).batch(10)
+drawn = tf.data.Dataset.range(9).map(lambda i: tf.random.uniform([], 0, 1 << 40, tf.int64)).cache()
+whole = tf.data.Dataset.range(9).map(lambda i: tf.random.uniform([], 0, 1 << 40, tf.int64)).cache().batch(3)
+first, cached, kept = read(train), read(drawn.batch(3)), read(whole)
+assert read(drawn.batch(3)) == cached
+with open_devices("workers:1", links=False, deadlines=True):
+    print(bool({*first} & {*read(rest)}), read(drawn.batch(3)) == cached, read(whole) == kept, read(train) == first)
+"""
+
+
+@pytest.mark.workers
+@pytest.mark.slow
+def test_tensorflow_drops_what_several_pipelines_share_and_keeps_what_one_has():
+    ran = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=300)
+    assert ran.stdout.split() == ["True", "False", "True", "True"], ran.stdout + ran.stderr[-3000:]

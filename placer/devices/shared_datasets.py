@@ -1,0 +1,65 @@
+"""Datasets of tf.data that lose what they keep when workers are joined, because several pipelines are made of them.
+
+`cache()` and `shuffle()` keep the elements, or the state of their seeds, under a name. The first iterator over a
+dataset object looks it up, and the object holds it from then on. Once workers were joined or left, nothing is found,
+and TensorFlow makes a new one each time, without a word: the cache is empty in each epoch, and `take` and `skip` of one
+shuffled dataset are parts of two different orders. A pipeline that is iterated as a whole is not affected.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.instances import instances_of
+
+OWN_REFERENCES = 3  # by the list of datasets, the loop's variable, and the argument of `getrefcount`
+
+
+def kept_by_shared_dataset() -> str | None:
+    """ "cache" or "order", which a dataset of this program keeps and of which it makes, or may make, more than one
+    pipeline; None where no dataset does.
+    """
+    datasets = instances_of([tf.data.Dataset])
+    references = [sys.getrefcount(dataset) - OWN_REFERENCES for dataset in datasets]
+    kept = [tf_internals.kept_by_dataset(dataset) for dataset in datasets]
+    if not any(kept):
+        return None
+    number = {id(dataset): i for i, dataset in enumerate(datasets)}
+    made_of_it: list[list[int]] = [[] for _ in datasets]  # a dataset that holds another one twice counts twice
+    for i, dataset in enumerate(datasets):
+        for source in _datasets_in(list(vars(dataset).values())):
+            if id(source) in number:  # else another thread has just made both
+                made_of_it[number[id(source)]].append(i)
+    shared = [  # of which several are made, or one while the program holds it, too
+        bool(made) and (count > len(made) or len(set(made)) > 1)
+        for made, count in zip(made_of_it, references, strict=True)
+    ]
+    for i, what in enumerate(kept):
+        if what is not None and any(shared[j] for j in _followers(i, made_of_it)):
+            return what
+    return None
+
+
+def _datasets_in(value: Any) -> Iterator[Any]:
+    if isinstance(value, tf.data.Dataset):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _datasets_in(part)
+    elif isinstance(value, dict):
+        yield from _datasets_in(list(value.values()))
+
+
+def _followers(first: int, made_of_it: list[list[int]]) -> set[int]:
+    """A dataset and all that are made of it, of those, and so on."""
+    found, left = {first}, [first]
+    while left:
+        new = set(made_of_it[left.pop()]) - found
+        found |= new
+        left += new
+    return found
