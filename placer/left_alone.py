@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import BadInputError, PlacerError
+from placer.wrapped import Wrapped, unwrapped_for_good
 
 LOGGER = logging.getLogger("placer")
 
@@ -28,9 +29,10 @@ class SilentJournal:
         return f"left alone: {self.why}"
 
 
-class LeftAlone:
+class LeftAlone(Wrapped):
     """A training step that runs untouched for good, with what programs ask of an `AutoStep`."""
 
+    own_names = frozenset({"step", "left_alone", "steps", "journal", "name"})
     mapping = splits = step_s = speedup = best_single_s = untouched_s = None
     device_names: tuple[str, ...] = ()
     tried: tuple[Any, ...] = ()
@@ -38,6 +40,7 @@ class LeftAlone:
 
     def __init__(self, step: Callable[..., Any], why: str) -> None:
         """why: one line."""
+        super().__init__(step)
         self.step, self.left_alone, self.steps = step, why, 0
         self.journal = SilentJournal(why)
         self.name = getattr(step, "__name__", None) or type(step).__name__
@@ -101,7 +104,7 @@ def _told(step: Any, why: str) -> LeftAlone:
     if not callable(step):
         raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
     _tell(why)
-    return LeftAlone(step, why)
+    return LeftAlone(unwrapped_for_good(step), why)
 
 
 @cache

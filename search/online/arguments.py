@@ -8,8 +8,11 @@ from placer.devices.logical import split
 from placer.devices.specs import SPECS, check_spec
 from placer.errors import BadInputError
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
+from placer.trace.python.kinds import has_base
 from placer.train.steps.modes import WHOLE
 from search.online.settings import OnlineSettings
+
+KERAS_MODEL = frozenset({"Model"})
 
 
 def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:
@@ -42,8 +45,15 @@ def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | N
             ) from None
 
 
-def refuse_method(name: str, *_: object, **__: object) -> NoReturn:
-    """Called in the place of a method that was wrapped in its class, and so has no `self`. Raises BadInputError."""
+def refuse_method(name: str, owner: type | None, *_: object, **__: object) -> NoReturn:
+    """Called in the place of a method that was wrapped in its class `owner`, and so has no `self`. Raises
+    BadInputError.
+    """
+    if owner is not None and has_base(owner, KERAS_MODEL):
+        raise BadInputError(
+            f"{name} is a method of a Keras model, of which fit makes a function; give fit a callback instead: "
+            "callbacks=[placer.keras.AutoPlace()]."
+        )
     raise BadInputError(
         f"{name} is a method that was wrapped in its class; wrap it where the object is made: "
         f"self.{name} = placer.autoplace(self.{name})."

@@ -26,6 +26,7 @@ from placer.splits.plan_files import plans_in, regions_of
 from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
+from placer.wrapped import Wrapped, unwrapped_for_good
 from search.online.arguments import check_arguments, refuse_method
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.given import given
@@ -38,12 +39,14 @@ STALE = -1  # no generation of devices
 BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
 
 
-class AutoStep:
-    """A training step that Placer runs: call it like the step it was made from.
+class AutoStep(Wrapped):
+    """A training step that Placer runs: call it like the step it was made from, whose name and attributes it has.
 
     Made by `autoplace` and `place` (search/online/autoplace.py). Use it from one thread. The user's variables are true
     whenever they are read, by Python, a tf.function, a checkpoint or Keras.
     """
+
+    own_names = frozenset({"settings", "name", "steps"})
 
     def __init__(
         self,
@@ -63,6 +66,8 @@ class AutoStep:
     ) -> None:
         """Use `autoplace` or `place`."""
         check_arguments(step, devices, settings, sync_every)
+        step = unwrapped_for_good(step)
+        super().__init__(step)
         limits = MemoryLimits.of(max_memory)
         check_max_memory(limits, devices, include_local)
         plans = self._plans = plans_in(mapping)
@@ -97,6 +102,8 @@ class AutoStep:
             return self._live.untouched.step(*args, **kwargs)
         outputs, step_s = self._live.call(args, kwargs, timed=not self._unseen)
         self.steps += 1
+        if self._live.untouched.unsaid:
+            self._say_unsaid()
         if self._unseen:
             self._unseen -= 1
             return outputs
@@ -115,7 +122,7 @@ class AutoStep:
         step = self._live.untouched.step
         if instance is None or isinstance(step, MethodType) or not hasattr(type(step), "__get__"):
             return self
-        return partial(refuse_method, self.name)
+        return partial(refuse_method, self.name, owner)
 
     def leave_alone(self, why: str) -> None:
         """Run the step untouched for good, from the next call on, and say why."""
@@ -389,6 +396,11 @@ class AutoStep:
             said = f"this machine was suspended for {duration(asleep_s)}; the step that it fell into is not counted."
             self._journal.entry(self.steps, "asleep", said, seconds=asleep_s)
         return asleep_s > 0
+
+    def _say_unsaid(self) -> None:
+        for sentence in self._live.untouched.unsaid:
+            self._journal.entry(self.steps, "alone", sentence)
+        self._live.untouched.unsaid.clear()
 
     def _tell_losses(self) -> None:
         for loss in self._session.losses[self._losses :]:

@@ -45,7 +45,16 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
         @functools.wraps(function)
         def traced(*args: Any, **kwargs: Any) -> Any:
             places = _Places(sys._getframe(1))
-            outputs = function(*args, **kwargs)
+            try:
+                outputs = function(*args, **kwargs)
+            except Exception as error:
+                if _is_raised_by_user(error):
+                    note(
+                        f"it raises an exception ({type(error).__name__}) in a branch or loop that depends on a "
+                        "tensor, which a trace does whichever way is taken; use tf.debugging.Assert and the like, or "
+                        "look at the value outside of the step"
+                    )
+                raise
             changed = places.changed()
             if changed is not None:
                 note(
@@ -65,6 +74,14 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
 
     with tf_internals.around_branches(around):
         yield
+
+
+def _is_raised_by_user(error: Exception) -> bool:
+    """Whether code of the user's raises the exception, and none that it calls."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and not is_library(at.tb_frame.f_globals.get("__name__"))
 
 
 def _marked(outputs: Any) -> Any:

@@ -330,6 +330,15 @@ class _Simulation:
     def _store_fast(self, instruction: dis.Instruction) -> None:
         self._keep(instruction.argval, self._pop())
 
+    def _store_fast_store_fast(self, instruction: dis.Instruction) -> None:
+        for name in instruction.argval:
+            self._keep(name, self._pop())
+
+    def _store_fast_load_fast(self, instruction: dis.Instruction) -> None:
+        stored, loaded = instruction.argval
+        self._keep(stored, self._pop())
+        self.stack.append(self.local.get(loaded, frozenset({FRESH})))
+
     def _store_deref(self, instruction: dis.Instruction) -> None:
         if instruction.argval in self.code.co_freevars and instruction.argval not in self.local:
             self.found.writes.append(Path("free", instruction.argval))
@@ -365,6 +374,11 @@ class _Simulation:
         self.found.writes += [self._written(path, instruction.argval) for path in self._pop_lasting()]
 
     def _store_subscr(self, instruction: dis.Instruction) -> None:
+        self._delete_subscr(instruction)
+        self._pop()
+
+    def _store_slice(self, instruction: dis.Instruction) -> None:
+        self._pop()  # where the slice ends; where it begins is what `_delete_subscr` takes for the item's name
         self._delete_subscr(instruction)
         self._pop()
 

@@ -22,7 +22,8 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import tensorflow as tf
 
-LIBRARIES = frozenset({"tensorflow", "keras", "numpy", "placer", "absl", "wrapt", "ml_dtypes", "h5py", "builtins"})
+PLACER = frozenset({"placer", "surrogate", "search"})  # its floors that run within a training
+LIBRARIES = frozenset({"tensorflow", "keras", "numpy", "absl", "wrapt", "ml_dtypes", "h5py", "builtins"}) | PLACER
 LIBRARIES |= frozenset(sys.stdlib_module_names)
 VALUES = (int, float, complex, str, bytes)
 POINTER = struct.calcsize("P")

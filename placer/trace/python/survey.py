@@ -52,6 +52,7 @@ from placer.trace.python.kinds import (
     MAKERS,
     NO_CODE,
     NOT_CALLED,
+    PLACER,
     UNCHANGING,
     VARIABLE_SETTINGS,
     has_base,
@@ -79,6 +80,7 @@ from placer.trace.python.kinds import (
 from placer.trace.python.settings import settings
 from placer.trace.python.sought import Sought, sought_by
 from placer.trace.signature import Same
+from placer.wrapped import Wrapped
 
 MOST_ENTRIES = 30_000  # places that are compared before each call
 MOST_FUNCTIONS = 2_000
@@ -213,7 +215,9 @@ class Survey:
         kind = type(value)
         if is_out_of_sight(kind):
             raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
-        if has_base(kind, CALLBACKS) and is_library(kind.__module__) == "placer":
+        if isinstance(value, Wrapped):
+            return self._stand_in
+        if has_base(kind, CALLBACKS) and is_library(kind.__module__) in PLACER:
             return None
         if is_function_of_tensorflow(kind):
             return None
@@ -229,7 +233,7 @@ class Survey:
             if is_library(kind.__module__) and is_unchanging(kind):
                 return None
             raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
-        return self._named if is_library(kind.__module__) in ("tensorflow", "numpy", "placer") else self._object
+        return self._named if is_library(kind.__module__) in ("tensorflow", "numpy", *PLACER) else self._object
 
     # Code.
 
@@ -301,6 +305,10 @@ class Survey:
     def _wrapped(self, found: Any, label: str) -> None:
         self.child(label, found.__func__)
 
+    def _stand_in(self, found: Wrapped, label: str) -> None:
+        """A step that Placer has wrapped: a trace calls the user's function, and its attributes are that one's."""
+        self.child(label, found.__wrapped__)
+
     def _cached(self, found: Any, label: str) -> None:
         self.child(label, getattr(found, "func", None))
 
@@ -353,7 +361,7 @@ class Survey:
             if is_bare:
                 self.guard.size(held)
             named = (name for name in held if name in self.names and (is_bare or is_plain(held[name])))
-            is_placers = is_library(type(value).__module__) == "placer"
+            is_placers = is_library(type(value).__module__) in PLACER
             theirs = (name for name in held if not is_placers and is_users_own(held[name]))
             self._holder(held, sorted({*named, *theirs}), f"{label}.")
 

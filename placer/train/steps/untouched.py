@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -32,6 +33,22 @@ from placer.train.steps.plain_step import PlainStep
 from placer.train.steps.variant import Variant
 from placer.train.variables.hooks import unwatched
 
+IN_A_FUNCTION = (
+    "it is called within a tf.function, of which it becomes a part, so that it is not placed; wrap that function, or "
+    "call the step outside of any; for Keras's fit there is placer.keras.AutoPlace"
+)
+_here = threading.local()
+
+
+@contextmanager
+def _own_trace() -> Iterator[None]:
+    """In the block, this thread traces a step for Placer: what it calls is placed with it."""
+    before, _here.traces = getattr(_here, "traces", False), True
+    try:
+        yield
+    finally:
+        _here.traces = before
+
 
 class UntouchedFunction:
     """Runs `step` untouched, whatever else happens to its variables between calls."""
@@ -50,13 +67,18 @@ class UntouchedFunction:
         traces_anew = self.plain is None and getattr(step, "input_signature", None) is None
         python = getattr(step, "python_function", None) if traces_anew else None
         self.retraced = PlainStep(python, ran=True) if python is not None else None
-        self._warned = False
+        self._warned: set[str] = set()
+        self.unsaid: list[str] = []  # what the journal has to say of calls
 
     def trace(self, variant: Variant) -> str | None:
         """Trace the step; returns why it cannot be traced or repeated, None where it can.
 
         A tf.function keeps the trace, and calls use it. That of a plain step is only for placing it.
         """
+        with _own_trace():
+            return self._traced(variant)
+
+    def _traced(self, variant: Variant) -> str | None:
         if self.plain is not None:
             self.plain.before()
         if self.retraced is not None and variant.layout.numbers and self.retraced.why_by_code is not None:
@@ -162,15 +184,21 @@ class UntouchedFunction:
     def within(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A call under a gradient tape, or within another function's trace."""
         if tf.inside_function():
+            if not (self.session.runs_untouched or getattr(_here, "traces", False)) and self._is_new(IN_A_FUNCTION):
+                self.unsaid.append(IN_A_FUNCTION)
             return self.step(*args, **kwargs)
-        if not self._warned:
-            self._warned = True
+        if self._is_new("tape"):
             warnings.warn(
                 f"{self.name} is called under a tf.GradientTape, which cannot see into a placed step: such calls run "
                 "untouched.", stacklevel=6,
             )  # fmt: skip
         with self.session.lock:
             return self.run_untimed(args, kwargs)
+
+    def _is_new(self, said: str) -> bool:
+        known = said in self._warned
+        self._warned.add(said)
+        return not known
 
     @contextmanager
     def _own_variables(self) -> Iterator[None]:

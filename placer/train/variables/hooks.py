@@ -243,10 +243,20 @@ def _to_tell(variable: Any) -> VariableWatch | None:
         if tf_internals.traces_dataset():
             found.watcher.read_aside([found.variable], "a function of a tf.data pipeline")
         return None
-    if isinstance(threading.current_thread(), threading._DummyThread):
+    if _is_tensorflows_thread():
         found.watcher.read_aside([found.variable], "a Python function in one of TensorFlow's threads")
         return None
     return found
+
+
+def trains_here() -> None:
+    """This thread calls steps, so that none runs while it uses variables, even where Python did not start it."""
+    _here.trains = True
+
+
+def _is_tensorflows_thread() -> bool:
+    """Whether this thread may read while a step runs and waits for it: one that Python did not start."""
+    return isinstance(threading.current_thread(), threading._DummyThread) and not getattr(_here, "trains", False)
 
 
 def _is_silent(watcher: Watcher) -> bool:
@@ -302,7 +312,7 @@ def _report(uses: Uses) -> Writes:
     for watcher, read, written in uses.watched:
         if _is_silent(watcher):
             continue
-        if isinstance(threading.current_thread(), threading._DummyThread):
+        if _is_tensorflows_thread():
             watcher.read_aside([*read, *written], "a Python function in one of TensorFlow's threads")
             continue
         if written:

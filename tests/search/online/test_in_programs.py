@@ -1,0 +1,206 @@
+"""A wrapped step as a part of the user's program: in the place of its function, in objects, functions and threads."""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from placer.errors import BadInputError
+from placer.left_alone import LeftAlone
+from placer.train.device_session import DeviceSession
+from placer.train.steps.untouched import IN_A_FUNCTION
+from search.online.auto_step import AutoStep
+from search.online.autoplace import autoplace
+
+CALLS = 8  # more than it takes until a step is traced, and left alone if it is to be
+
+
+@pytest.fixture(autouse=True)
+def given_back(two_cpus: Any) -> Iterator[None]:
+    yield
+    gc.collect()
+    assert not DeviceSession._open
+
+
+def wrapped(step: Callable[..., Any]) -> AutoStep:
+    return autoplace(step, devices="cpus:2", beat_untouched=False)
+
+
+def descending(weight: tf.Variable) -> Callable[[tf.Tensor], tf.Tensor]:
+    def descend(x: tf.Tensor) -> tf.Tensor:
+        """One step down."""
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(weight * x))
+        (gradient,) = tape.gradient(loss, [weight])
+        weight.assign_sub(0.01 * gradient)
+        return loss
+
+    return descend
+
+
+def called(step: Callable[..., Any], calls: int = CALLS) -> list[float]:
+    return [float(step(tf.fill([3], float(i + 1)))) for i in range(calls)]
+
+
+@pytest.mark.parametrize("stand_in", [wrapped, lambda step: LeftAlone(step, "because")])
+@pytest.mark.parametrize("kind", [lambda step: step, tf.function])
+def test_it_is_called_and_documented_like_its_function_and_has_its_attributes(stand_in: Any, kind: Any) -> None:
+    function = kind(descending(tf.Variable([1.0, 2.0, 3.0])))
+    function.rate = 0.5
+    with stand_in(function) as step:
+        assert (step.__name__, step.__doc__, step.__wrapped__) == ("descend", "One step down.", function)
+        assert list(inspect.signature(step).parameters) == ["x"]
+        assert step.rate == 0.5
+        step.rate = 0.25
+        assert function.rate == 0.25 and "rate" not in vars(step)
+        assert hasattr(step, "get_concrete_function") == hasattr(function, "get_concrete_function")
+        for missing in ("nothing", "_private"):
+            with pytest.raises(AttributeError, match=missing):
+                getattr(step, missing)
+
+
+def test_a_setting_that_a_function_keeps_as_its_attribute_is_read_at_each_step() -> None:
+    def trained(wrap: Callable[..., Any]) -> list[Any]:
+        weight = tf.Variable([1.0, 2.0])
+
+        def descend(x: tf.Tensor) -> tf.Tensor:
+            weight.assign_sub(descend.rate * x * weight)
+            return tf.reduce_sum(weight)
+
+        descend.rate = 0.1  # type: ignore[attr-defined]
+        descend = wrap(descend)
+        for i in range(2 * CALLS):
+            descend.rate = 0.1 if i < CALLS else 0.01  # type: ignore[attr-defined]
+            descend(tf.constant([1.0, 0.5]))
+        getattr(descend, "close", lambda: None)()
+        return weight.numpy().tolist()  # type: ignore[no-any-return]
+
+    assert trained(wrapped) == trained(lambda step: step)
+
+
+def test_a_step_that_is_wrapped_again_is_the_same_function_wrapped_anew() -> None:
+    weight = tf.Variable([1.0, 2.0, 3.0])
+    first = wrapped(descending(weight))
+    called(first, 3)
+    with wrapped(first) as second:
+        assert first.left_alone == "closed" and second.__wrapped__ is first.__wrapped__
+        called(second)
+        assert second.left_alone is None, second.left_alone
+    alone = tf.Variable([1.0, 2.0, 3.0])
+    called(descending(alone), 3)
+    called(descending(alone))
+    assert weight.numpy().tolist() == pytest.approx(alone.numpy().tolist(), rel=1e-6)
+
+
+class Net(tf.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = tf.Variable([1.0, 2.0, 3.0])
+
+    def train(self, x: tf.Tensor) -> tf.Tensor:
+        return descending(self.weight)(x)
+
+
+class KerasNet(keras.Model):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = keras.layers.Dense(2)
+        self.inner.build([None, 3])
+
+    def train(self, x: tf.Tensor) -> tf.Tensor:
+        return descending(self.inner.kernel.value)(x[:, None])
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.weight = tf.Variable([1.0, 2.0, 3.0])
+        self.copy = 2
+
+    def train(self, x: tf.Tensor) -> tf.Tensor:
+        return descending(self.weight)(x) * self.copy
+
+
+@pytest.mark.parametrize("kind", [Net, KerasNet, Plain])
+def test_a_method_may_be_wrapped_on_its_object(kind: Callable[[], Any]) -> None:
+    net = kind()
+    net.train = wrapped(net.train)
+    called(net.train)
+    assert net.train.left_alone is None, net.train.left_alone
+    net.train.close()
+
+
+def test_a_wrapped_step_may_call_a_wrapped_one() -> None:
+    inner = wrapped(descending(tf.Variable([1.0, 2.0, 3.0])))
+
+    def twice(x: tf.Tensor) -> tf.Tensor:
+        return inner(x) + inner(x)
+
+    with inner, wrapped(twice) as outer:
+        called(outer)
+        assert outer.left_alone is None, outer.left_alone
+        assert not [entry for entry in inner.journal.entries if entry.kind == "alone"]
+
+
+def test_a_step_that_becomes_a_part_of_a_function_says_so_once() -> None:
+    with wrapped(descending(tf.Variable([1.0, 2.0, 3.0]))) as step:
+
+        @tf.function
+        def epoch(data: tf.Tensor) -> tf.Tensor:
+            return step(data[0]) + step(data[1])
+
+        epoch(tf.ones([2, 3]))
+        epoch(tf.ones([3, 3]))
+        assert [entry.sentence for entry in step.journal.entries if entry.kind == "alone"] == [IN_A_FUNCTION]
+        assert IN_A_FUNCTION in step.report()
+
+
+def test_the_step_of_a_keras_model_that_is_wrapped_in_its_class_is_told_of_the_callback() -> None:
+    class Model(keras.Model):  # type: ignore[misc]
+        @autoplace
+        def train_step(self, data: Any) -> Any:
+            return data
+
+    with pytest.raises(BadInputError, match=r"callbacks=\[placer.keras.AutoPlace\(\)\]"):
+        Model().train_step(None)
+    vars(Model)["train_step"].close()
+
+
+def test_a_step_that_raises_where_its_loss_is_no_number_is_left_alone_for_that_and_not_for_the_loss() -> None:
+    descend = descending(tf.Variable([1.0, 2.0, 3.0]))
+
+    def guarded(x: tf.Tensor) -> tf.Tensor:
+        loss = descend(x)
+        if tf.math.is_nan(loss):
+            raise ValueError("loss is NaN")
+        return loss
+
+    with wrapped(guarded) as step:
+        called(step)
+        assert str(step.left_alone).startswith("it raises an exception (ValueError) in a branch or loop")
+
+
+def test_a_thread_that_python_did_not_start_may_read_between_its_steps() -> None:
+    weight = tf.Variable([1.0, 2.0, 3.0])
+    with wrapped(descending(weight)) as step:
+        found: list[Any] = []
+        ended = threading.Event()
+
+        def train() -> None:
+            try:
+                for i in range(CALLS):
+                    step(tf.fill([3], float(i)))
+                    found.append(float(tf.norm(weight)))
+            finally:
+                ended.set()
+
+        _thread.start_new_thread(train, ())
+        assert ended.wait(120) and len(found) == CALLS
+        assert step.left_alone is None, step.left_alone
