@@ -133,7 +133,7 @@ def _measurements(folder: Path) -> HostileStore:
     path = folder / "store.sqlite"
     with Store(path) as store:
         store.add(SPLIT, Measured(0.5, 0.1, 12, 0.3), 1.0, "heft")
-        store.add(ALONE, Failed("memory", "gpu:0 ran out"), 1.0, "random")
+        store.add(ALONE, Failed("loss", "another loss"), 1.0, "random")
         store.add_operators([ROW])
         store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return HostileStore(path.read_bytes(), path, (_finds, _adds))

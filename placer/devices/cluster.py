@@ -40,7 +40,6 @@ class Devices:
     ray_workers: RayWorkers | None = None  # those that Ray started for it
     addresses: dict[str, str] = field(default_factory=dict)  # host:port of each worker by device name, in task order
     original: Devices | None = None  # all devices, where some are left out
-    hardware: dict[str, str] = field(default_factory=dict)  # product name of each GPU by device name
     standalone: bool = False  # whether each worker, before it was joined, knew of no other
     stages_from: int | None = None  # bytes from which a batch goes to own GPUs through pinned memory; None = never
     leaves: bool = False  # whether closing takes this process out of the cluster
@@ -84,7 +83,8 @@ class Devices:
         """The key under which times of single ops on a device are kept. A worker has cores of its own, or is elsewhere,
         so that its times are not those of this process.
         """
-        hardware = self.hardware.get(name, "")
+        device = self.topology.devices[self.topology.index[name]]
+        hardware = device.hardware if device.kind == "gpu" else ""
         if not hardware and name in self.addresses:
             cores = 0 if self.workers is None else len(self.workers.cores[self._task(name)])
             elsewhere = f"@{self.addresses[name].rpartition(':')[0]}"

@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.cluster import Devices
-from placer.devices.host.cores import say_quota
+from placer.devices.host.cores import say_quota, usable_cores
+from placer.devices.host.machine import cores_of_cpu
 from placer.devices.host.memory import available_bytes
 from placer.devices.joining import Joined, check_hosts, fail_at_once, join_workers, keep_joined_alive, own_node
 from placer.devices.links.link_probes import measure_links, probes_within
@@ -111,14 +112,16 @@ def _in_process(*, gpus: bool) -> Devices:
     cards = tf.config.list_logical_devices("GPU") if gpus else []
     names = {f"gpu:{i}": full_name(card.name) for i, card in enumerate(cards)}
     limits = tf_internals.device_memory_limits()
-    found = [Device(name, "gpu", limits.get(tf_name)) for name, tf_name in names.items()]
-    hardware = {name: called for name, called in zip(names, gpu_names(), strict=False) if called}
+    products = dict(zip(names, gpu_names(), strict=False))
+    found = [
+        Device(name, "gpu", limits.get(tf_name), hardware=products.get(name, "")) for name, tf_name in names.items()
+    ]
     cpus = tf.config.list_logical_devices("CPU")
     names |= {f"cpu:{i}": full_name(cpu.name) for i, cpu in enumerate(cpus)}
     share = available_bytes() // len(cpus)
-    found += [Device(f"cpu:{i}", "cpu", share) for i in range(len(cpus))]
+    found += [Device(f"cpu:{i}", "cpu", share, hardware=_own_cores()) for i in range(len(cpus))]
     topology = Topology(tuple(found), contention="link" if cards else "none")
-    return Devices(topology, names, names[LOCAL_CPU], hardware=hardware)
+    return Devices(topology, names, names[LOCAL_CPU])
 
 
 def _joined(
@@ -142,11 +145,11 @@ def _joined(
         if started is not None:
             started.close()
         raise
-    found, tf_names, by_name = _devices_of(joined, addresses, workers is not None)
+    found, tf_names, by_name = _devices_of(joined, addresses, workers)
     host = full_name(next(name for name in joined.cpus if "/job:worker" not in name))
     if include_local:
         node = None if workers is not None else own_node(addresses)
-        found.append(Device(LOCAL_CPU, "cpu", memory_bytes_each(len(addresses)), node=node))
+        found.append(Device(LOCAL_CPU, "cpu", memory_bytes_each(len(addresses)), node=node, hardware=_own_cores()))
         tf_names[LOCAL_CPU] = host
     topology = Topology(tuple(found), contention="link" if joined.gpus else "none")
     target, alone = f"grpc://{addresses[0]}", bool(joined.infos)
@@ -155,9 +158,11 @@ def _joined(
 
 
 def _devices_of(
-    joined: Joined, addresses: Sequence[str], own: bool
+    joined: Joined, addresses: Sequence[str], workers: Workers | None
 ) -> tuple[list[Device], dict[str, str], dict[str, str]]:
-    """Each worker's CPU and GPUs; TensorFlow's name, and the address, by device name."""
+    """Each worker's CPU and GPUs; TensorFlow's name, and the address, by device name. workers: those that this process
+    has started.
+    """
     found: list[Device] = []
     tf_names: dict[str, str] = {}
     by_name: dict[str, str] = {}
@@ -165,16 +170,25 @@ def _devices_of(
     for task, address in enumerate(addresses):
         gpus = [full_name(name) for name in joined.gpus if f"/task:{task}/" in full_name(name)]
         names = {f"worker:{task}/gpu:{i}": tf_name for i, tf_name in enumerate(gpus)}
-        node = None if own else address.rpartition(":")[0]
+        node = None if workers is not None else address.rpartition(":")[0]
         found += [
             Device(name, "gpu", limits.get(tf_name), address=address, node=node) for name, tf_name in names.items()
         ]
         names[f"worker:{task}"] = full_name(f"/job:worker/task:{task}/device:CPU:0")
-        share = _share_bytes(joined.infos.get(task), address, addresses)
-        found.append(Device(f"worker:{task}", "cpu", share, address=None if own else address, node=node))
+        info = joined.infos.get(task)
+        share = _share_bytes(info, address, addresses)
+        if workers is not None:
+            found.append(Device(f"worker:{task}", "cpu", share, hardware=cores_of_cpu(len(workers.cores[task]))))
+        else:
+            hardware = "" if info is None else info.hardware
+            found.append(Device(f"worker:{task}", "cpu", share, address=address, node=node, hardware=hardware))
         tf_names |= names
         by_name |= dict.fromkeys(names, address)
     return found, tf_names, by_name
+
+
+def _own_cores() -> str:
+    return cores_of_cpu(len(usable_cores()))
 
 
 def _share_bytes(info: WorkerInfo | None, address: str, addresses: Sequence[str]) -> int:

@@ -26,6 +26,7 @@ class Device:
     egress_bytes_per_s: float | None = None
     address: str | None = None  # host:port of the worker that serves it; None = this process's, or not to be joined
     node: str | None = None  # the machine it is in; links may be given by tier where every device has one
+    hardware: str = ""  # a GPU's product, a CPU's cores and model; "" where unknown. Not written to files
 
 
 @dataclass(frozen=True, slots=True)

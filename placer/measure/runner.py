@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 from placer.devices.cluster import Devices
 from placer.devices.host.suspends import Suspends
@@ -18,59 +18,43 @@ from placer.execute.agreement import Outcome
 from placer.execute.outputs import attempted, no_room, out_of_memory, values
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.mapping import Mapping
+from placer.measure.race import Race, RacedStep
+from placer.measure.settings import RunnerSettings
 from placer.measure.step_check import StepCheck
 from placer.measure.timing import Step, timed
-from placer.result import Failed, Measured, Result, heats, is_clearly_slower, relative_error, summary
+from placer.result import Failed, Measured, Result, is_clearly_slower, relative_error, summary
 from placer.trace.capture import Captured
 
 SWITCHED = "a mapping was set up"
-GPU_WARM_UP_S = 0.3  # first steps on an idle H100 took twice as long as later ones (docs/decisions/037-first-gpu.md)
-MOST_WARM_UP = 500  # steps
 PRECISE = 0.004  # relative standard error of a median at which more steps would change no figure that is quoted
 
-RunOrder = Callable[[Mapping], Sequence[str]]
-"""Mapping -> names of ops in the order in which they should run (docs/decisions/006-run-order.md)."""
-Holds = Callable[[Sequence[Mapping]], bool]
-"""Mappings -> whether the devices have memory for placed steps of all of them at once."""
-Peaks = Callable[[Mapping], Sequence[float]]
-"""Mapping -> the most bytes that each device holds at once, as simulated; empty where it is not known."""
+
+class Foresight(Protocol):
+    """What is predicted of mappings of the captured ops before they are set up."""
+
+    def order(self, mapping: Mapping, /) -> Sequence[str]:
+        """Names of ops in the order in which they should run (docs/decisions/006-run-order.md); where it is empty,
+        TensorFlow's executor decides.
+        """
+
+    def hold(self, mappings: Sequence[Mapping], /) -> bool:
+        """Whether the devices have memory for placed steps of all of them at once."""
+
+    def peaks(self, mapping: Mapping, /) -> Sequence[float]:
+        """The most bytes that each device holds at once; empty where it is not known."""
 
 
-@dataclass(frozen=True)
-class RunnerSettings:
-    """How a mapping is measured."""
+class NoForesight:
+    """Nothing is predicted, so that memory limits nothing."""
 
-    warm_up: int = 2  # steps dropped after the first call
-    repeats: int = 12  # steps that count
-    give_up_after: int = 4  # steps after which a candidate is stopped if its best is slower than the incumbent's worst
-    hopeless: float = 3.0  # a candidate is stopped after a step of more than this many times the incumbent's median
-    drop_at_once: float | None = None  # the same for its first warm-up step, which is then the result; None = never
-    drop_from_s: float = 0.2  # a first step faster than this never is: the first steps on a GPU set much up
+    def order(self, mapping: Mapping) -> Sequence[str]:
+        return ()
 
+    def hold(self, mappings: Sequence[Mapping]) -> bool:
+        return True
 
-def any_number(_: Sequence[Mapping]) -> bool:
-    """Memory limits nothing."""
-    return True
-
-
-def not_simulated(_: Mapping) -> Sequence[float]:
-    """No simulation: no peaks are known."""
-    return ()
-
-
-def as_it_comes(_: Mapping) -> Sequence[str]:
-    """No order: TensorFlow's executor decides."""
-    return ()
-
-
-@dataclass(eq=False)
-class RacedStep:
-    """One placed step in a race: seconds of the switch to it and of each step, and why it failed if it did."""
-
-    step: PlacedStep
-    switch_s: float
-    seconds: list[float] = field(default_factory=list)
-    failed: Failed | None = None
+    def peaks(self, mapping: Mapping) -> Sequence[float]:
+        return ()
 
 
 class Runner:
@@ -80,11 +64,13 @@ class Runner:
     with both, and its result is scaled to the anchor's time: anchor's first step time x median / the anchor's median
     now. So results stay comparable although the machine drifts.
 
-    order: the order in which a mapping's ops run. beside: a runner that closes later; its anchor, if it has one, is
-    this one's, too, so that the results of both compare. holds: whether the devices can hold some mappings at once;
-    fewer are raced where they cannot, and where there is no room for one beside incumbent and anchor, these are taken
-    down, and it is measured alone, as the next anchor. peaks: simulated peak bytes by device; workers are asked whether
-    they have as much before a mapping is set up. suspends: steps during which the machine slept are stepped again.
+    Of mappings that the devices cannot hold at once fewer are raced, and where there is no room for one beside
+    incumbent and anchor, or these fail in the race, they are taken down, and it is measured alone: it is the next
+    anchor, in the scale of the one before. Workers are asked whether they have room for a mapping's peaks before it is
+    set up.
+
+    beside: a runner that closes later; its anchor, if it has one, is this one's, too, so that the results of both
+    compare. suspends: steps during which the machine slept are stepped again.
     """
 
     def __init__(
@@ -95,14 +81,12 @@ class Runner:
         references: Sequence[Outcome],
         settings: RunnerSettings | None = None,
         clock: Callable[[], float] = time.perf_counter,
-        order: RunOrder = as_it_comes,
+        foresight: Foresight | None = None,
         beside: Runner | None = None,
-        holds: Holds = any_number,
-        peaks: Peaks = not_simulated,
         suspends: Suspends | None = None,
     ) -> None:
         self.captured = captured
-        self.order, self.holds, self.peaks = order, holds, peaks
+        self.foresight = foresight or NoForesight()
         self.devices = devices
         self.inputs = list(inputs)
         self.settings = settings or RunnerSettings()
@@ -113,6 +97,7 @@ class Runner:
         self.anchor: PlacedStep | None = beside.anchor if beside else None
         self.anchor_s: float = beside.anchor_s if beside else 0.0
         self._borrowed = self.anchor
+        self._scale: float = beside._scale if beside else 1.0  # the anchor's first step time / what it took last
         self.incumbent: PlacedStep | None = None
         self.incumbent_s = 0.0  # when it was measured
         self._mapping_of: dict[PlacedStep, Mapping] = {}  # of the steps that are kept
@@ -142,8 +127,17 @@ class Runner:
                 self._mapping_of[placed[0]] = mapping
         self._mapping_of = {step: m for step, m in self._mapping_of.items() if step in (self.anchor, self.incumbent)}
         done = [placed if isinstance(placed, Failed) else next(results) for placed in ready]
-        left = mappings[len(together) :]
-        return [*done, *self.race(left)] if left else done
+        left = [mapping for mapping, result in zip(together, done, strict=True) if result is None]
+        if left:
+            self.close()
+        left += mappings[len(together) :]
+        later = iter(self.race(left) if left else ())
+        return [next(later) if result is None else result for result in done] + [*later]
+
+    def set_anchor_s(self, anchor_s: float) -> None:
+        """Have the anchor's step time be this one, and scale later results to it."""
+        self._scale *= anchor_s / self.anchor_s
+        self.anchor_s = anchor_s
 
     def free(self) -> None:
         """Join workers anew that keep much of steps that were closed (`leftovers`). What this runner and others on the
@@ -163,12 +157,12 @@ class Runner:
         """The first of `mappings` that the devices hold together with what is kept; at least one, for which what is
         kept is taken down if need be.
         """
-        if not self.holds([*self.kept, *mappings[:1]]):
+        if not self.foresight.hold([*self.kept, *mappings[:1]]):
             self.forget_incumbent()
-        if not self.holds([*self.kept, *mappings[:1]]):
+        if not self.foresight.hold([*self.kept, *mappings[:1]]):
             self.close()
         count = 1
-        while count < len(mappings) and self.holds([*self.kept, *mappings[: count + 1]]):
+        while count < len(mappings) and self.foresight.hold([*self.kept, *mappings[: count + 1]]):
             count += 1
         return mappings[:count]
 
@@ -181,13 +175,13 @@ class Runner:
         if self.incumbent is not None:
             self.incumbent.close()
             self._mapping_of.pop(self.incumbent, None)
-        self.incumbent, self.incumbent_s = self.anchor, self.anchor_s
+        self.incumbent, self.incumbent_s = self.anchor, self.anchor_s / self._scale
 
     def seconds_of(self, step: Step, repeats: int) -> list[float]:
         """Seconds of so many steps, one after another, after the warm-up."""
         for _ in range(self.settings.warm_up):
-            timed(step, self.inputs, self.clock, self.suspends)
-        return [timed(step, self.inputs, self.clock, self.suspends) for _ in range(repeats)]
+            self._one_step_s(step)
+        return [self._one_step_s(step) for _ in range(repeats)]
 
     def compare(
         self, steps: Sequence[Step], repeats: int, *, fewest: int | None = None, kept: Collection[Step] = ()
@@ -200,12 +194,12 @@ class Runner:
         """
         for step in steps:
             for _ in range(self.settings.warm_up):
-                timed(step, self.inputs, self.clock, self.suspends)
+                self._one_step_s(step)
         seconds: list[list[float]] = [[] for _ in steps]
         live = list(range(len(steps)))
         for turn in range(1, repeats + 1):
             for i in live:
-                seconds[i].append(timed(steps[i], self.inputs, self.clock, self.suspends))
+                seconds[i].append(self._one_step_s(steps[i]))
             if fewest is not None and turn >= fewest:
                 fastest = min((seconds[i] for i in live), key=median)
                 racing = [i for i in live if steps[i] not in kept and not is_clearly_slower(seconds[i], fastest)]
@@ -219,7 +213,7 @@ class Runner:
 
     def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
         """`prepare`, with a failure as a value."""
-        peaks = dict(zip(self.devices.topology.names, self.peaks(mapping), strict=False))
+        peaks = dict(zip(self.devices.topology.names, self.foresight.peaks(mapping), strict=False))
         wanted = {self.devices.tf_names[name]: peak for name, peak in peaks.items()}
         lacking = attempted(lambda: short_of_room(wanted))
         if isinstance(lacking, Failed):
@@ -240,7 +234,7 @@ class Runner:
         """(a placed step that was run and checked, seconds until its first step ended)."""
         begin = self.clock()
         with waiting(SWITCHED, first=True):
-            step = PlacedStep(self.template, self._names(mapping), order=self.order(mapping))
+            step = PlacedStep(self.template, self._names(mapping), order=self.foresight.order(mapping))
             try:
                 first = values(step.run_flat(self.inputs))
                 switch_s = self.clock() - begin
@@ -257,7 +251,7 @@ class Runner:
         begin = self.clock()
         with waiting(SWITCHED, first=True):
             switched = PlacedStep(
-                self.template, self._names(mapping), step.variables, order=self.order(mapping), proven=True
+                self.template, self._names(mapping), step.variables, order=self.foresight.order(mapping), proven=True
             )
             values(switched.run_flat(self.inputs))
             seconds = self.clock() - begin
@@ -316,72 +310,29 @@ class Runner:
     def _names(self, mapping: Mapping) -> list[str]:
         return [self.devices.tf_name(d) for d in mapping.devices]
 
-    def _raced(self, entries: Sequence[RacedStep]) -> list[Result]:
-        peers = self._in_turn(entries)
+    def _raced(self, entries: Sequence[RacedStep]) -> list[Result | None]:
+        """The results of entries that are ready; None where anchor or incumbent failed, so that there is none."""
+        peers = [RacedStep(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
+        has_gpu = any(device.kind == "gpu" for device in self.devices.topology.devices)
+        Race(self._one_step_s, self.settings, peers, self.incumbent_s, has_gpu).run(entries)
+        if peers and peers[0].seconds:
+            self._scale = self.anchor_s / median(peers[0].seconds)
         self._keep_the_fastest(entries, peers)
         return [self._result(entry, peers) for entry in entries]
 
-    def _in_turn(self, entries: Sequence[RacedStep]) -> list[RacedStep]:
-        """Step the entries in turn with anchor and incumbent, heat after heat; returns those two with their times."""
-        peers = [RacedStep(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
-        live = list(entries)
-        for _ in range(self.settings.warm_up):
-            live = [entry for entry in live if self._stepped(entry) and not self._is_dropped(entry)]
-        if not peers:
-            live = [entry for entry in live if self._woken(entry)]
-        for entry in live:
-            entry.seconds.clear()
-        for until in heats(len(live), self.settings.repeats):
-            while live and len(live[0].seconds) < until:
-                if not all(self._stepped(peer) for peer in peers):
-                    return peers
-                live = [entry for entry in live if self._stepped(entry) and not self._is_hopeless(entry, peers)]
-            live = sorted(live, key=lambda entry: median(entry.seconds))[: (len(live) + 1) // 2]
-        return peers
+    def _one_step_s(self, step: Step) -> float:
+        return timed(step, self.inputs, self.clock, self.suspends)
 
-    def _woken(self, entry: RacedStep) -> bool:
-        """Step the first mapping, to whose time all others are scaled, until a GPU that was idle is at its speed; False
-        where it failed.
+    def _result(self, entry: RacedStep, peers: Sequence[RacedStep]) -> Result | None:
+        """The entry's result, scaled by what the anchor took in the same turns; None where anchor or incumbent failed
+        and no device is lost.
         """
-        if any(device.kind == "gpu" for device in self.devices.topology.devices):
-            while sum(entry.seconds) < GPU_WARM_UP_S and len(entry.seconds) < MOST_WARM_UP:
-                if not self._stepped(entry):
-                    return False
-        return True
-
-    def _stepped(self, entry: RacedStep) -> bool:
-        """Run one more step; False where it failed."""
-        took_s: float | Failed = attempted(lambda: timed(entry.step, self.inputs, self.clock, self.suspends))
-        if isinstance(took_s, Failed):
-            entry.failed = took_s
-            return False
-        entry.seconds.append(took_s)
-        return True
-
-    def _is_hopeless(self, entry: RacedStep, peers: Sequence[RacedStep]) -> bool:
-        """Whether the entry is clearly worse than the incumbent (RunnerSettings.hopeless and give_up_after)."""
-        if not peers:
-            return False
-        mine, theirs = entry.seconds, peers[-1].seconds
-        if mine[-1] > self.settings.hopeless * median(theirs) and len(mine) > 1:
-            return True
-        return len(mine) >= self.settings.give_up_after and min(mine) > max(theirs)
-
-    def _is_dropped(self, entry: RacedStep) -> bool:
-        """Whether its first warm-up step already rules it out (RunnerSettings.drop_at_once)."""
-        most = self.settings.drop_at_once
-        if most is None or self.incumbent_s == 0:
-            return False
-        return entry.seconds[0] > max(most * self.incumbent_s, self.settings.drop_from_s)
-
-    def _result(self, entry: RacedStep, peers: Sequence[RacedStep]) -> Result:
-        """The entry's result, scaled by what the anchor took in the same turns."""
-        failed = entry.failed or next((peer.failed for peer in peers if peer.failed), None)
-        if failed is not None:
-            return failed
+        beside_it = next((peer.failed for peer in peers if peer.failed), None)
+        if entry.failed is not None or beside_it is not None:
+            return entry.failed or (beside_it if beside_it and beside_it.reason == "device" else None)
         found = summary(entry.seconds)
         beside = peers[0].seconds[: found.repeats] if peers else []
-        scale = self.anchor_s / median(beside) if beside else 1.0  # no peer ran where all entries were dropped
+        scale = self.anchor_s / median(beside) if beside else self._scale  # none ran where all entries were dropped
         early = found.repeats < self.settings.repeats
         return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, entry.switch_s, early)
 
@@ -393,7 +344,8 @@ class Runner:
         best = min(through, key=lambda entry: median(entry.seconds))
         if self.anchor is None:
             self.anchor = self.incumbent = best.step
-            self.anchor_s = self.incumbent_s = median(best.seconds)
+            self.incumbent_s = median(best.seconds)
+            self.anchor_s = self.incumbent_s * self._scale
         elif not any(peer.failed for peer in peers) and median(best.seconds) < median(peers[-1].seconds):
             if self.incumbent is not None and self.incumbent is not self.anchor:
                 self.incumbent.close()

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from placer.devices.host.machine import machine_name
+from placer.devices.host.machine import machine_name, speed_settings
 from placer.errors import BadInputError, PlacerError, one_line
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Device, Topology
@@ -62,7 +62,8 @@ ADD_OPERATOR = (
 
 # Version of how steps are placed and run; results of other versions are not comparable. 1: TensorFlow's own op order.
 EXECUTION_VERSION = 2
-OF_A_MOMENT = ("device", "error")  # reasons of failures that say nothing of a later session: a worker was lost, say
+# Reasons of failures that say nothing of a later session: a worker was lost, another program held the memory.
+OF_A_MOMENT = ("device", "error", "memory")
 BY_RANK = "rank"  # the schedule by which ops run where nothing else is said
 
 
@@ -242,11 +243,12 @@ def _scaled(kind: object, text: str, ratio: float, anchor_s: float, anchor: str)
 
 
 def topology_key(topology: Topology) -> str:
-    """A key for comparable results: the machine, its devices, TensorFlow's release and EXECUTION_VERSION; link
-    measurements are left out.
+    """A key for comparable results: the machine, its devices and their hardware, settings that change how fast ops run,
+    TensorFlow's release and EXECUTION_VERSION; link measurements are left out.
     """
-    devices = " ".join(f"{d.name}:{d.kind}{_gpu_share(d)}{_host(d)}" for d in topology.devices)
-    return hashlib.sha256(f"{machine_name()} {devices} {EXECUTION_VERSION} {installed()}".encode()).hexdigest()[:16]
+    devices = " ".join(f"{d.name}:{d.kind}{_gpu_share(d)}{_host(d)} {d.hardware}".strip() for d in topology.devices)
+    parts = (machine_name(), devices, EXECUTION_VERSION, installed(), speed_settings())
+    return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
 def _code(error: Exception) -> int:

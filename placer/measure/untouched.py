@@ -16,7 +16,7 @@ from placer.devices.host.suspends import Suspends
 from placer.execute.agreement import Outcome, Returned, is_float, rounds_coarsely
 from placer.execute.outputs import values
 from placer.execute.reference import captures, own_variables, reference
-from placer.measure.runner import RunnerSettings
+from placer.measure.settings import RunnerSettings
 from placer.measure.step_check import CHECKED_STEPS
 from placer.measure.timing import timed
 from placer.result import Measured, summary

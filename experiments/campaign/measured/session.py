@@ -88,7 +88,7 @@ class Session:
         found = runner.measure(self._fine(self.profiled.units.devices(placement)))
         if isinstance(found, Failed):
             raise PlacerError(f"the fastest single device does not run the step any more: {found.detail}")
-        runner.anchor_s = stored.step_s
+        runner.set_anchor_s(stored.step_s)
 
     def measure(self, devices: tuple[int, ...], calibration: dict[str, Any] | None) -> Result:
         """What a mapping of the groups comes to, its ops in the run order that the calibration predicts best.

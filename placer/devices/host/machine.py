@@ -1,10 +1,22 @@
-"""The name under which results of this machine are kept."""
+"""What results of this machine are kept under: its name, its processor, and settings that change how fast it runs."""
 
 from __future__ import annotations
 
+import os
 import platform
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 
 from placer.devices.host.cores import usable_cores
+
+CPUINFO = Path("/proc/cpuinfo")
+# Environment variables by which TensorFlow and its libraries choose kernels, precision and threads.
+SPEED_SETTINGS = (
+    *("TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
+    *("OMP_NUM_THREADS", "TF_XLA_FLAGS", "XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "TF_DETERMINISTIC_OPS"),
+    *("TF_CUDNN_USE_AUTOTUNE", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_MODE"),
+)
 
 
 def machine_name(hardware: str = "") -> str:
@@ -13,3 +25,24 @@ def machine_name(hardware: str = "") -> str:
     GPU.
     """
     return f"{platform.node()} {platform.machine()} {len(usable_cores())} {hardware}".strip()
+
+
+@cache
+def cpu_model() -> str:
+    """What Linux calls this machine's processor; its architecture where Linux does not say."""
+    with suppress(OSError):
+        for line in CPUINFO.read_text(errors="replace").splitlines():
+            field, _, value = line.partition(":")
+            if field.strip() == "model name" and value.strip():
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def cores_of_cpu(count: int) -> str:
+    """So many cores of this machine, as they are shown and told from those of another machine."""
+    return f"{count} core{'s' * (count != 1)} of {cpu_model()}"
+
+
+def speed_settings() -> str:
+    """The environment variables that change how fast ops run here, with their values; "" where none is set."""
+    return " ".join(f"{name}={os.environ[name]}" for name in SPEED_SETTINGS if name in os.environ)

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from placer.devices.host.child_python import module_command
 from placer.devices.host.cores import usable_cores
+from placer.devices.host.machine import cores_of_cpu
 from placer.devices.host.memory import available_bytes
 from placer.devices.ports.binding import LOOPBACK, bind, interface_of
 from placer.devices.ports.keepalive import keep_alive_from_now
@@ -204,7 +205,7 @@ def serve(listen: Listen, threads: int, parts: tuple[Any, Any], watch: ListenWat
     from tensorflow.python.framework import versions
 
     config_pb2, server_lib = parts
-    info = WorkerInfo(str(versions.VERSION), available_bytes(), heeds=True)
+    info = WorkerInfo(str(versions.VERSION), available_bytes(), heeds=True, hardware=cores_of_cpu(threads))
     info.publish()
     freed_memory.heed()
     config = config_pb2.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)

@@ -14,18 +14,22 @@ INFO_PATH = f"/proc/self/fd/{INFO_FD}"
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """tensorflow: its version. memory_bytes: free when it started. heeds: words on `freed_memory`."""
+    """tensorflow: its version. memory_bytes: free when it started. heeds: words on `freed_memory`. hardware: its cores
+    and processor; "" from a worker of an older Placer.
+    """
 
     tensorflow: str
     memory_bytes: int
     heeds: bool = False
+    hardware: str = ""
 
     @classmethod
     def parsed(cls, text: bytes) -> WorkerInfo | None:
         """What a worker has written; None for anything else."""
         try:
             fields = json.loads(text)
-            return cls(str(fields["tensorflow"]), int(fields["memory_bytes"]), bool(fields.get("heeds")))
+            version, memory_bytes = str(fields["tensorflow"]), int(fields["memory_bytes"])
+            return cls(version, memory_bytes, bool(fields.get("heeds")), str(fields.get("hardware", "")))
         except (ValueError, TypeError, KeyError):
             return None
 

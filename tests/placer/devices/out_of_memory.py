@@ -19,7 +19,8 @@ from placer.devices.opening import open_devices
 from placer.graph.held_memory import peaks_in_order
 from placer.graph.mapping import Mapping
 from placer.graph.memory_limits import MemoryLimits
-from placer.measure.runner import Runner, RunnerSettings
+from placer.measure.runner import NoForesight, Runner
+from placer.measure.settings import RunnerSettings
 from placer.measure.untouched import measure_untouched
 from placer.trace.capture import capture
 
@@ -43,6 +44,16 @@ def model() -> tuple[Any, list[tf.Variable], list[Any]]:
     return step, weights, [tf.random.stateless_normal([WIDTH], [1, 2])]
 
 
+class Known(NoForesight):
+    """Peaks that were computed before."""
+
+    def __init__(self, peaks: dict[Mapping, Sequence[float]]) -> None:
+        self.known = peaks
+
+    def peaks(self, mapping: Mapping) -> Sequence[float]:
+        return self.known[mapping]
+
+
 def measured(devices: Devices, spread: Sequence[bool]) -> dict[str, Any]:
     """What a step came to on one worker (False), or with the second half of its layers on the other (True)."""
     step, weights, inputs = model()
@@ -64,7 +75,7 @@ def measured(devices: Devices, spread: Sequence[bool]) -> dict[str, Any]:
     ]
     peaks = [peaks_in_order(graph, mapping.devices, count) for mapping in mappings]
     known = dict(zip(mappings, peaks, strict=True))
-    runner = Runner(captured, devices, flat, references, FEW, peaks=lambda mapping: known[mapping])
+    runner = Runner(captured, devices, flat, references, FEW, foresight=Known(known))
     results = [runner.measure(mapping) for mapping in mappings]
     runner.close()
     unharmed = all(np.array_equal(a, b.numpy()) for a, b in zip(before, weights, strict=True))

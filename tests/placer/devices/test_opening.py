@@ -9,6 +9,8 @@ import pytest
 from placer import tf_internals
 from placer.devices import opening
 from placer.devices.cluster import Devices
+from placer.devices.host.cores import usable_cores
+from placer.devices.host.machine import cores_of_cpu
 from placer.devices.opening import open_devices
 from placer.devices.workers.workers import Workers
 from placer.errors import PlacerError
@@ -28,7 +30,8 @@ def test_gpus_and_cpu_become_one_topology(monkeypatch):
     assert opened.topology.names == ("gpu:0", "gpu:1", "cpu:0")
     assert [d.kind for d in opened.topology.devices] == ["gpu", "gpu", "cpu"]
     assert [d.memory_bytes for d in opened.topology.devices][:2] == [10, 11]
-    assert (opened.hardware, opened.host) == ({"gpu:0": "Card"}, f"{task}/device:CPU:0")
+    assert [d.hardware for d in opened.topology.devices] == ["Card", "", cores_of_cpu(len(usable_cores()))]
+    assert opened.host == f"{task}/device:CPU:0"
     assert (opened.tf_name(1), opened.topology.contention) == (f"{task}/device:GPU:1", "link")
     assert opened.has_local and not opened.same_bits
 

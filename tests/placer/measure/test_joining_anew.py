@@ -11,7 +11,8 @@ import pytest
 from placer.devices.cluster import Devices
 from placer.devices.workers import leftovers
 from placer.graph.mapping import Mapping
-from placer.measure.runner import Runner, RunnerSettings
+from placer.measure.runner import Runner
+from placer.measure.settings import RunnerSettings
 from placer.measure.untouched import measure_untouched
 from placer.result import Failed, Measured
 from placer.trace.capture import capture

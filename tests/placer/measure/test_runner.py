@@ -11,12 +11,9 @@ import tensorflow as tf
 
 from placer.devices.host.suspends import Suspends
 from placer.graph.mapping import Mapping
-from placer.measure.runner import (
-    GPU_WARM_UP_S,
-    RacedStep,
-    Runner,
-    RunnerSettings,
-)
+from placer.measure.race import GPU_WARM_UP_S, RacedStep
+from placer.measure.runner import NoForesight, Runner
+from placer.measure.settings import RunnerSettings
 from placer.measure.step_check import CHECKED_STEPS
 from placer.measure.timing import timed
 from placer.measure.untouched import UntouchedStep, measure_untouched
@@ -212,6 +209,48 @@ def test_a_candidate_that_fails_leaves_the_race_to_the_others(captured, two_cpus
     assert result.repeats == FEW.repeats
 
 
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [
+        (tf.errors.UnavailableError(None, None, "worker 1 is gone"), Failed("device", "worker 1 is gone")),
+        (tf.errors.ResourceExhaustedError(None, None, "OOM"), None),
+        (tf.errors.InternalError(None, None, "of whatever"), None),
+    ],
+)
+def test_a_failure_of_the_anchor_is_none_of_the_candidates(captured, two_cpus, error, result):
+    class Fails(FakeStep):
+        def run_flat(self, inputs):
+            raise error
+
+    runner, _, _ = race(captured, two_cpus, [], anchor=4.0, incumbent=3.5)
+    runner.anchor = Fails(runner.clock, [])
+    assert runner._raced([RacedStep(FakeStep(runner.clock, forever(3.0)), 0.0)]) == [result]
+
+
+def test_where_the_anchor_fails_candidates_are_measured_without_it(runner, monkeypatch):
+    def runs_out(inputs):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM")
+
+    assert isinstance(runner.measure(single(runner, 0)), Measured)
+    former = runner.anchor
+    monkeypatch.setattr(former, "run_flat", runs_out)
+    found = runner.race([single(runner, 1), single(runner, 0)])
+    assert [type(result) for result in found] == [Measured, Measured]
+    assert runner.anchor is not former and runner.kept[0] == single(runner, 1)
+
+
+def test_what_is_measured_alone_after_the_anchor_was_taken_down_is_told_in_the_anchors_time(captured, two_cpus):
+    """The anchor took 2 s when it was measured and 4 s last: 3 s alone are 1.5 s then, and so is the next anchor's."""
+    runner, _, _ = race(captured, two_cpus, [forever(3.9)], anchor=4.0, incumbent=3.5)
+    runner.close()
+    assert runner._raced([RacedStep(FakeStep(runner.clock, forever(3.0)), 0.5)]) == [Measured(1.5, 0.0, 5, 0.5)]
+    assert runner.anchor_s == 1.5
+    assert runner._raced([RacedStep(FakeStep(runner.clock, forever(2.0)), 0.5)])[0].step_s == 1.0
+    runner.set_anchor_s(3.0)  # of another session
+    runner.close()
+    assert runner._raced([RacedStep(FakeStep(runner.clock, forever(2.0)), 0.5)])[0].step_s == 2.0
+
+
 def test_one_entry_takes_all_repeats_at_once():
     assert heats(1, 12) == [12]
     assert heats(0, 12) == [12]
@@ -352,12 +391,22 @@ def test_finalists_that_hold_still_are_stepped_no_longer_than_it_takes_to_know_t
     assert [m.repeats for m in bare.compare(steps, 30)] == [30, 30]
 
 
+class Roomy(NoForesight):
+    """Devices that have room for so many steps at once."""
+
+    def __init__(self, room):
+        self.room = room
+
+    def hold(self, mappings):
+        return len(mappings) <= self.room
+
+
 @pytest.mark.parametrize("room", [1, 2, 3, 9])
 def test_no_more_steps_are_held_at_once_than_there_is_memory_for(captured, two_cpus, room):
     """Anchor, incumbent and candidates together; the fewer there may be, the fewer race together."""
     step, inputs = captured
     _, references, _ = measure_untouched(step, inputs, FEW)
-    runner = Runner(step, two_cpus, inputs, references, FEW, holds=lambda mappings: len(mappings) <= room)
+    runner = Runner(step, two_cpus, inputs, references, FEW, foresight=Roomy(room))
     held, most = [], 0
     prepare = runner.prepare
 

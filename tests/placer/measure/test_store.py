@@ -67,12 +67,26 @@ def test_links_measured_anew_are_the_same_topology():
     assert topology_key(TOPOLOGY) == topology_key(Topology(TOPOLOGY.devices, (Link("*", "*", 1.0, 1.0),)))
 
 
+@pytest.mark.parametrize("now", [{"hardware": "6 cores of a Xeon"}, {"address": "other:5000"}, {"kind": "gpu"}])
+def test_results_of_other_hardware_under_the_same_name_are_not_found(now):
+    then = Device("worker:0", "cpu", address="host:5000", hardware="2 cores of a Xeon")
+    assert topology_key(Topology((then,))) == topology_key(Topology((replace(then, address="host:6000"),)))
+    assert topology_key(Topology((then,))) != topology_key(Topology((replace(then, **now),)))
+
+
+def test_results_under_other_settings_of_tensorflow_are_not_found(monkeypatch):
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    before = topology_key(TOPOLOGY)
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    assert topology_key(TOPOLOGY) != before
+
+
 def test_a_failure_is_kept_too(store):
-    store.add(SPLIT, Failed("memory", "worker:1 ran out"), anchor_s=1.0, searcher="random")
-    assert store.find(SPLIT, 1.0) == Failed("memory", "worker:1 ran out")
+    store.add(SPLIT, Failed("loss", "another loss"), anchor_s=1.0, searcher="random")
+    assert store.find(SPLIT, 1.0) == Failed("loss", "another loss")
 
 
-@pytest.mark.parametrize("reason", ["device", "error"])
+@pytest.mark.parametrize("reason", ["device", "error", "memory"])
 def test_a_failure_of_a_moment_bans_no_mapping(store, reason):
     store.add(SPLIT, Failed(reason, "worker:1 is lost"), anchor_s=1.0, searcher="random")
     assert store.find(SPLIT, 1.0) is None and len(store) == 0
@@ -208,7 +222,7 @@ def test_only_a_full_disk_is_told_to_free_space(tmp_path):
         store.connection.execute("PRAGMA max_page_count = 1")  # which becomes the number of pages that it has
         with pytest.raises(PlacerError, match="full; free some space"):
             for i in range(1000):
-                store.add(SPLIT, Failed("memory", f"{i}" * 10_000), anchor_s=1.0, searcher="heft")
+                store.add(SPLIT, Failed("loss", f"{i}" * 10_000), anchor_s=1.0, searcher="heft")
 
 
 def test_a_gpu_split_another_way_is_another_topology():

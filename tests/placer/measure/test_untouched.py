@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from placer.measure import untouched
-from placer.measure.runner import RunnerSettings
+from placer.measure.settings import RunnerSettings
 from placer.measure.untouched import UntouchedStep, measure_untouched
 from placer.trace.capture import capture
 

@@ -7,11 +7,31 @@ import os
 import pytest
 
 from placer.devices.host import machine
-from placer.devices.host.machine import machine_name
+from placer.devices.host.machine import cores_of_cpu, cpu_model, machine_name
 
 
 def test_results_of_a_gpu_are_kept_apart() -> None:
     assert machine_name("H200") == f"{machine_name()} H200" != machine_name()
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("processor\t: 0\nmodel name\t: Some CPU: 9 @ 2 GHz\nmodel name\t: Other\n", "Some CPU: 9 @ 2 GHz"),
+        ("processor\t: 0\nCPU part\t: 0xd0c\n", "of its own kind"),
+        (None, "of its own kind"),
+    ],
+)
+def test_a_processor_is_called_as_linux_calls_it(monkeypatch, tmp_path, text, model):
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(machine.platform, "processor", lambda: "of its own kind")
+    if text is not None:
+        machine.CPUINFO.write_text(text)
+    cpu_model.cache_clear()
+    try:
+        assert (cores_of_cpu(1), cores_of_cpu(2)) == (f"1 core of {model}", f"2 cores of {model}")
+    finally:
+        cpu_model.cache_clear()
 
 
 def test_results_of_fewer_cores_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:

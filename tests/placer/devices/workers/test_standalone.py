@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 
 import psutil
 import pytest
@@ -140,6 +141,8 @@ def test_a_socket_tied_to_an_interface_takes_what_comes_from_there_and_from_this
 
 def test_what_a_worker_says_of_itself_is_read_and_anything_else_is_not():
     assert WorkerInfo.parsed(b'{"tensorflow": "2.21.0", "memory_bytes": 5}') == WorkerInfo("2.21.0", 5)
+    told = WorkerInfo("2.21.0", 5, heeds=True, hardware="6 cores of a Xeon")
+    assert WorkerInfo.parsed(json.dumps(asdict(told)).encode()) == told
     for other in (b"", b"{}", b"[1]", b'{"tensorflow": "2", "memory_bytes": null}', b"\xff"):
         assert WorkerInfo.parsed(other) is None
 

@@ -1,0 +1,17 @@
+"""How long mappings are measured, and when a candidate is stopped early."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RunnerSettings:
+    """How a mapping is measured."""
+
+    warm_up: int = 2  # steps dropped after the first call
+    repeats: int = 12  # steps that count
+    give_up_after: int = 4  # steps after which a candidate is stopped if its best is slower than the incumbent's worst
+    hopeless: float = 3.0  # a candidate is stopped after a step of more than this many times the incumbent's median
+    drop_at_once: float | None = None  # the same for its first warm-up step, which is then the result; None = never
+    drop_from_s: float = 0.2  # a first step faster than this never is: the first steps on a GPU set much up
