@@ -18,9 +18,10 @@ from typing import Any, Protocol
 import psutil
 
 from experiments.benches.intervals import CONFIDENCE, MANY
-from experiments.report.tables import versions
 from experiments.report.text import markdown_table
-from experiments.report.text import ms as _ms
+from experiments.report.versions import versions
+from placer import figures
+from placer.devices.host.machine import cpu_model
 from placer.errors import BadInputError, one_line
 from placer.files import write_whole
 
@@ -128,18 +129,13 @@ def commit(without: Sequence[str] = NO_CODE) -> str | None:
 
 def machine() -> Facts:
     """The machine, the commit, the versions and the date of a run."""
-    cpu = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        cpu = names[0] if names else cpu
     at = commit()
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": at,
         "clean": at is not None and not at.endswith("+"),
         "machine": {
-            "cpu": cpu, "cores": len(os.sched_getaffinity(0)), "system": platform.system(),
+            "cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "system": platform.system(),
             "memory_gib": round(psutil.virtual_memory().total / 2**30),
         },
         "python": platform.python_version(),
@@ -225,7 +221,7 @@ def csv_bytes(rows: Sequence[Facts]) -> bytes:
 
 def ms(seconds: float) -> str:
     """Seconds as milliseconds, for a table."""
-    return _ms(seconds, 1)
+    return figures.ms(seconds, 1)
 
 
 def ms_spread(seconds: float, spread_s: float) -> str:

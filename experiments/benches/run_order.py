@@ -104,7 +104,7 @@ def _in_each_order(job: Job, predictions: dict[str, Prediction], placement: Plac
     with ExitStack() as stack:
         steps = []
         for prediction in predictions.values():
-            job.runner.order = prediction.order
+            job.runner.foresight = prediction
             steps.append(job.runner.prepare(job.fine(mapping))[0])
             stack.callback(steps[-1].close)
             if prediction.schedule == FIFO:

@@ -74,9 +74,8 @@ def devices(
 
     limits, named = MemoryLimits.parsed(max_memory or ()), device_spec(workers, spec)
     with measuring(), open_devices(named, include_local=include_local, deadlines=True, max_memory=limits) as opened:
-        topology, hardware = opened.topology, opened.hardware
-    facts = topology_facts(topology, hardware)
-    show_result(as_json, facts, lambda: show_topology(topology, hardware))
+        topology = opened.topology
+    show_result(as_json, topology_facts(topology), lambda: show_topology(topology))
 
 
 @app.command()
@@ -125,9 +124,10 @@ def search(
     """
     from experiments.jobs.search.main_job import run_search
     from experiments.jobs.search.settings import SearchSettings
-    from experiments.report import tables
     from experiments.report.progress import bar
     from experiments.report.report_files import check_report, is_page
+    from experiments.report.result_files import check_writable, write_results
+    from experiments.report.tables import finding_facts, show_finding
 
     check_report(report)
     settings = SearchSettings(
@@ -136,15 +136,15 @@ def search(
         split_batchnorm=split_batchnorm, operators=options.predicting_from(costs, operators), schedule=schedule,
         max_memory=MemoryLimits.parsed(max_memory or ()),
     )  # fmt: skip
-    tables.check_writable(out, report, trace, gantt)
+    check_writable(out, report, trace, gantt)
     with measuring(store) as opened:
         found = run_search(
             settings, bar(quiet), opened, bool(trace or gantt or is_page(report)),
-            unfinished=lambda found: tell_all(tried(lambda: tables.write_results(found, out, report, None, None))),
+            unfinished=lambda found: tell_all(tried(lambda: write_results(found, out, report, None, None))),
         )  # fmt: skip
     failures = tried(
-        lambda: show_result(as_json, tables.finding_facts(found), lambda: tables.show_finding(found)),
-        lambda: tables.write_results(found, out, report, *((None, None) if found.lost else (trace, gantt))),
+        lambda: show_result(as_json, finding_facts(found), lambda: show_finding(found)),
+        lambda: write_results(found, out, report, *((None, None) if found.lost else (trace, gantt))),
     )
     raise_last([*failures, *(PlacerError(line) for line in (found.unkept, found.lost) if line)])
 
@@ -183,9 +183,10 @@ def compare(
     from experiments.jobs.search.compare import run_comparison
     from experiments.jobs.search.comparison import CompareSettings
     from experiments.jobs.search.settings import SearchSettings
-    from experiments.report import standings, tables
+    from experiments.report import standings
     from experiments.report.plots.picture import check_picture
     from experiments.report.progress import bar
+    from experiments.report.result_files import check_writable
 
     search = SearchSettings(
         model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
@@ -193,7 +194,7 @@ def compare(
         max_memory=MemoryLimits.parsed(max_memory or ()),
     )  # fmt: skip
     check_picture(curves, "--curves")
-    tables.check_writable(None, report, curves)
+    check_writable(None, report, curves)
     with measuring(store) as opened:
         found = run_comparison(CompareSettings(search, peer_measurements, longer), bar(quiet), opened)
         facts = standings.comparison_facts(found)
@@ -273,7 +274,8 @@ def simulate(
     """
     from experiments.jobs.plan import simulate_command
     from experiments.report.plots.picture import check_picture
-    from experiments.report.tables import show_simulated, write_simulated
+    from experiments.report.result_files import write_simulated
+    from experiments.report.tables import show_simulated
     from placer.files import check_outputs
 
     check_picture(gantt)

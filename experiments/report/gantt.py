@@ -10,7 +10,8 @@ from itertools import groupby
 from math import ceil
 from typing import NamedTuple
 
-from experiments.report.text import ms, printable
+from experiments.report.text import printable
+from placer.figures import short_ms
 from placer.graph.op_graph import PHASES, Op
 from surrogate.operators.features import family_of
 from surrogate.simulate.timeline import Rows, Timeline
@@ -114,7 +115,7 @@ def gantt_text(timeline: Timeline, columns: int) -> str:
         rows.append(f"{printable(lane.name, margin):{margin}} |{_row(lane, panel.makespan_s, width)}|{busy}")
     if chart.links_left_out:
         rows.append(f"({chart.links_left_out} links that carried less are left out)")
-    return "\n".join([*rows, LEGEND.format(ms(timeline.makespan_s / width, None))])
+    return "\n".join([*rows, LEGEND.format(short_ms(timeline.makespan_s / width))])
 
 
 Key = tuple[str, bool]

@@ -13,7 +13,7 @@ from rich.text import Text
 from experiments.jobs.profile import Advance
 from experiments.jobs.search.finding import Progress, Row
 from experiments.report.console import literal_console
-from experiments.report.text import ms
+from placer.figures import ms
 from placer.result import Measured
 
 

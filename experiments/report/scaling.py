@@ -9,7 +9,8 @@ from rich.table import Table
 
 from experiments.report.console import literal_console
 from experiments.report.plots.scaling import ScalingCurve, SgdCurve
-from experiments.report.text import cell, ms, printable
+from experiments.report.text import cell, printable
+from placer.figures import ms
 from surrogate.scaling.model import LEVEL, Value
 from surrogate.scaling.sync_sgd import Iteration
 

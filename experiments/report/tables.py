@@ -1,16 +1,9 @@
-"""What `search`, `plan` and `simulate` print and write: facts first, then tables made of them."""
+"""What `search`, `plan` and `simulate` print: facts first, then tables made of them."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from math import inf
-from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
@@ -18,29 +11,15 @@ from rich.table import Table
 
 from experiments.jobs.plan import Simulated
 from experiments.jobs.search.finding import Finding, Pipelined, Row, step_s
-from experiments.jobs.search.timelines import one_trace
 from experiments.report.console import literal_console
-from experiments.report.gantt import gantt_facts, gantt_text
-from experiments.report.plots.gantt import draw
-from experiments.report.plots.picture import check_picture
-from experiments.report.report_files import is_page, write_each
-from experiments.report.text import cell, markdown_table, ms, printable
-from placer.errors import PlacerError
-from placer.files import check_outputs, write_whole
-from placer.graph.graph_files import write_graph, write_topology
-from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
+from experiments.report.gantt import gantt_text
+from experiments.report.text import cell
+from placer.figures import mib, ms
 from placer.result import Failed, Measured
 from placer.splits.plan import SplitPlan
 from placer.splits.plan_files import regions_of
-from search.page.words import mib
 
 Facts = dict[str, Any]
-VERSIONED = (
-    "placer", "tensorflow", "tensorflow-cpu", "keras", "numpy", "scipy", "numba", "scikit-learn", "scikit-optimize",
-    "xgboost", "xgboost-cpu", "optuna", "ray",
-)  # fmt: skip
-OUT_FILES = ("mapping.json", "groups.json", "graph.json", "topology.json")  # of a search
 HEADS = ("mapping", "step", "spread", "repeats", "x best single", "predicted", "off by")
 
 
@@ -116,7 +95,7 @@ def show_finding(found: Finding) -> None:
     for column in HEADS:
         table.add_column(column, justify="left" if column == "mapping" else "right")
     for row in sorted(found.measured, key=step_s):
-        table.add_row(*_cells(row), style="bold" if _is_best(row, found) else None)
+        table.add_row(*cells(row), style="bold" if _is_best(row, found) else None)
     console.print(table)
     for line in summary_lines(found):
         console.print(line, soft_wrap=True)
@@ -127,7 +106,8 @@ def _is_best(row: Row, found: Finding) -> bool:
     return (row.mapping, row.searcher) == (found.best.mapping, found.best.searcher)
 
 
-def _cells(row: Row) -> list[str]:
+def cells(row: Row) -> list[str]:
+    """A row of a table with HEADS."""
     on = f" on {row.mapping.topology.names[row.mapping.devices[0]]}" if row.mapping.is_single else ""
     name, result = row.searcher + on, row.result
     if isinstance(result, Failed):
@@ -146,7 +126,7 @@ def _within(found: Finding) -> str:
 
 def summary_lines(found: Finding) -> list[str]:
     """The outcome in sentences: what was delivered, against what, measured how."""
-    best, single = _best_and_single(found)
+    best, single = best_and_single(found)
     stopped = any(row.measured and row.measured.stopped_early for row in found.measured)
     lines = ["* stopped early: clearly worse than the incumbent, or in the slower half of its race"] if stopped else []
     if single is None:
@@ -206,7 +186,7 @@ def reference_line(tf_default_s: float | None, in_process_s: float, pinned: bool
     return f"TensorFlow's own placement{ignoring}, side by side: {ms(tf_default_s)}."
 
 
-def _best_and_single(found: Finding) -> tuple[Measured, Measured | None]:
+def best_and_single(found: Finding) -> tuple[Measured, Measured | None]:
     """The results of the best mapping and of the fastest single device."""
     assert found.best.measured is not None
     return found.best.measured, None if found.best_single is None else found.best_single.measured
@@ -249,128 +229,3 @@ def show_simulated(simulated: Simulated) -> None:
     """The outcome of `simulate`, and its Gantt chart, as wide as the terminal."""
     show_facts(simulated.facts)
     print(gantt_text(simulated.timeline, literal_console().width))
-
-
-def write_simulated(simulated: Simulated, trace: Path | None, gantt: Path | None) -> None:
-    """The simulated step for ui.perfetto.dev, and as a picture, each by itself.
-
-    Raises PlacerError where one cannot be written.
-    """
-    timeline, schedule = simulated.timeline, simulated.facts["schedule"]
-
-    def write_trace(path: Path) -> None:
-        write_whole(path, json.dumps(timeline.to_trace()).encode())
-
-    def draw_step(path: Path) -> None:
-        name = printable(timeline.graph.name, 60)
-        title = f"{name}, simulated ({schedule}): makespan {ms(timeline.makespan_s, None)}"
-        draw(gantt_facts(title, {"": timeline}), path)
-
-    write_each((trace, write_trace), (gantt, draw_step))
-
-
-def check_writable(out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None) -> None:
-    """Check, before the search, what is written after it.
-
-    Folders that are not there are made. Raises PlacerError for a file that cannot be written, BadInputError for a
-    `gantt` that is not a picture.
-    """
-    check_picture(gantt)
-    for folder in {p for p in (out, *(file and file.parent for file in (report, trace, gantt))) if p is not None}:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise PlacerError(f"{folder}: cannot be written ({error.strerror}); name another folder.") from error
-    check_outputs(*(() if out is None else (out / name for name in OUT_FILES)), report, trace, gantt)
-
-
-def write_results(
-    found: Finding, out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None
-) -> None:
-    """Write mapping.json (the device of every op) to `out`, and, for `plan` and `simulate`, what the search placed:
-    graph.json, topology.json, and groups.json (the mapping of graph.json's groups). Then the table, the trace and its
-    picture. Each is written by itself, whatever comes of the others.
-
-    Raises PlacerError where something cannot be written.
-    """
-    ways = dict(zip(OUT_FILES, (_write_mapping, _write_groups, _write_graph, _write_topology), strict=True))
-    in_folder = [] if out is None else [(out / name, partial(write, found)) for name, write in ways.items()]
-    drawn = (trace, gantt) if found.trace is not None else (None, None)
-    later = (_write_report, _write_trace, _draw_step)
-    rest = [(path, partial(write, found)) for path, write in zip((report, *drawn), later, strict=True)]
-    write_each(*in_folder, *rest)
-
-
-def _write_mapping(found: Finding, path: Path) -> None:
-    write_mapping(path, _mapping_file(found, found.mapping, found.order))
-    print(f"wrote {path}", file=sys.stderr)
-
-
-def _write_groups(found: Finding, path: Path) -> None:
-    coarse = Mapping(found.problem.graph, found.problem.topology, found.best.mapping.devices)
-    write_mapping(path, _mapping_file(found, coarse))
-
-
-def _write_graph(found: Finding, path: Path) -> None:
-    write_graph(path, found.problem.graph)
-
-
-def _write_topology(found: Finding, path: Path) -> None:
-    write_topology(path, found.problem.topology)
-
-
-def _write_trace(found: Finding, path: Path) -> None:
-    assert found.trace is not None
-    write_whole(path, json.dumps(one_trace(*found.trace)).encode())
-
-
-def _draw_step(found: Finding, path: Path) -> None:
-    assert found.trace is not None
-    title = f"{found.model}: the delivered mapping"
-    draw(gantt_facts(title, dict(zip(("predicted", "measured"), found.trace, strict=True))), path)
-
-
-def _mapping_file(found: Finding, mapping: Mapping, order: Sequence[str] = ()) -> MappingFile:
-    best, single = _best_and_single(found)
-    single_s = None if single is None else single.step_s
-    return mapping_file(
-        mapping,
-        objective="makespan",
-        predicted_s=found.best.predicted_s,
-        measured_s=best.step_s,
-        spread_s=best.spread_s,
-        repeats=best.repeats,
-        baseline={"best_single": single_s, "tf_default": found.tf_default_s, "in_process": found.untouched.step_s},
-        lower_bound_s=found.lower_bound_s,
-        seed=found.seed,
-        searcher=found.best.searcher,
-        versions=versions(),
-        splits=regions_of(found.plan) if found.plan else None,
-        in_flight=found.plan.in_flight if found.plan else None,
-        order=order,
-    )
-
-
-def versions() -> dict[str, str]:
-    """The installed versions of Placer and of what its measurements and searchers rest on."""
-    found = {}
-    for name in VERSIONED:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
-
-
-def _write_report(found: Finding, report: Path) -> None:
-    """As HTML where its name says so, else as Markdown."""
-    if is_page(report):
-        from experiments.report.search_record import search_record
-        from search.page.page import write_page
-
-        write_page(search_record(found, summary_lines(found), versions()), report)
-    else:
-        write_whole(report, _markdown(found).encode())
-
-
-def _markdown(found: Finding) -> str:
-    table = "\n".join(markdown_table(HEADS, map(_cells, found.measured), left=range(len(HEADS))))
-    return f"# {found.model}\n\n{table}\n\n" + "\n".join(f"- {line}" for line in summary_lines(found)) + "\n"

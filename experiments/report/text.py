@@ -5,15 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def ms(seconds: float | None, digits: int | None = 2) -> str:
-    """Seconds as milliseconds with `digits` after the point; digits=None: with three digits or more. None is ""."""
-    if seconds is None:
-        return ""
-    if digits is None:
-        digits = 0 if seconds >= 1 else None
-    return f"{seconds * 1e3:.4g} ms" if digits is None else f"{seconds * 1e3:.{digits}f} ms"
-
-
 def percent(share: float | None) -> str:
     """A share with one digit after the point; None is "-"."""
     return "-" if share is None else f"{share:.1%}"

@@ -16,14 +16,14 @@ from placer.graph.topology import Link, Topology
 Facts = dict[str, Any]
 
 
-def topology_facts(topology: Topology, hardware: dict[str, str]) -> Facts:
-    """What `placer devices --json` prints. hardware: product names by device, where they are known."""
+def topology_facts(topology: Topology) -> Facts:
+    """What `placer devices --json` prints."""
     devices = [
         {
             "name": d.name,
             "kind": d.kind,
             "memory_bytes": d.memory_bytes,
-            "hardware": hardware.get(d.name),
+            "hardware": d.hardware or None,
             "node": d.node,
         }
         for d in topology.devices
@@ -35,16 +35,17 @@ def topology_facts(topology: Topology, hardware: dict[str, str]) -> Facts:
     return {"devices": devices, "links": links, "contention": topology.contention}
 
 
-def show_topology(topology: Topology, hardware: dict[str, str]) -> None:
+def show_topology(topology: Topology) -> None:
     """Devices and links as two tables."""
     console = literal_console()
-    table = Table("device", "kind", "memory", *(["hardware"] if hardware else []))
+    is_known = any(d.hardware for d in topology.devices)
+    table = Table("device", "kind", "memory", *(["hardware"] if is_known else []))
     for d in topology.devices:
         table.add_row(
             cell(d.name),
             cell(d.kind),
             "unlimited" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB",
-            *([cell(hardware.get(d.name, ""))] if hardware else []),
+            *([cell(d.hardware)] if is_known else []),
         )
     console.print(table)
     if topology.links:

@@ -1,7 +1,6 @@
 """The data model: the graph of a training step, the devices, and which op runs where. Loads no TensorFlow.
 
 Read `op_graph` (ops and edges), `topology` (devices and links), `mapping` (op -> device) and `coarsen` (ops -> groups)
-first; then `pins` (ops that the user keeps on a device; `pin_matching` bounds what their patterns take), the JSON files
-(`graph_files`, `mapping_files`), and the counts of an op (`op_flops`, `op_depth`, and both through function calls in
-`op_counts`).
+first; then `pins` (ops that the user keeps on a device; `pin_matching` bounds what their patterns take) and the JSON
+files (`graph_files`, `mapping_files`).
 """

@@ -15,8 +15,7 @@ from functools import cached_property
 
 from placer.graph.mapping import Mapping
 from placer.graph.merging import UnionFind, matching
-from placer.graph.op_counts import total
-from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.op_graph import Edge, Op, OpGraph, total
 from placer.graph.topology import Topology
 
 SCALAR_BYTES = 16

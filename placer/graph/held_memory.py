@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placer.figures import mib
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Topology
 
@@ -27,14 +28,9 @@ class Lack(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.device} would hold {mib(self.peak_bytes)} MiB at once and may hold {mib(self.limit_bytes)}, "
-            f"{mib(self.missing_bytes)} MiB too few"
+            f"{self.device} would hold {mib(self.peak_bytes)} at once and may hold {mib(self.limit_bytes)}, "
+            f"{mib(self.missing_bytes)} too few"
         )
-
-
-def mib(size_bytes: float) -> str:
-    """Mebibytes, to a tenth."""
-    return f"{size_bytes / 2**20:.1f}"
 
 
 def own_bytes(op: Op, tensor_bytes: float) -> float:

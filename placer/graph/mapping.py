@@ -89,21 +89,9 @@ class Mapping:
         return tuple(used)
 
     @property
-    def key(self) -> str:
-        """A stable key: the graph's fingerprint and the device index of each op."""
-        return f"{self.graph.fingerprint}:{','.join(map(str, self.devices))}"
-
-    @property
     def is_single(self) -> bool:
         """Whether one device runs everything."""
         return len(set(self.devices)) == 1
-
-    def moved(self, ops: Sequence[int], device: int) -> Mapping:
-        """This mapping with `ops` moved to `device`."""
-        devices = list(self.devices)
-        for i in ops:
-            devices[i] = device
-        return Mapping(self.graph, self.topology, tuple(devices), self.headroom)
 
     def _refuse_split(self, unit: Sequence[int]) -> None:
         first = self.graph.ops[unit[0]]

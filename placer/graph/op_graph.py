@@ -21,7 +21,7 @@ PHASES = ("forward", "backward", "update")
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One op, or one group of ops. Counts (placer/graph/op_counts.py) are None where unknown."""
+    """One op, or one group of ops. Counts (placer/trace/op_counts/counts.py) are None where unknown."""
 
     name: str
     type: str = ""
@@ -51,6 +51,12 @@ class Op:
             return math.inf
         cost_s = self.cost_s.get(device.name, self.cost_s.get(device.kind, math.inf))
         return cost_s / device.speed
+
+
+def total(counts: Sequence[float | None]) -> float | None:
+    """The sum of counts of ops; None where one is unknown."""
+    known = [count for count in counts if count is not None]
+    return float(sum(known)) if len(known) == len(counts) else None
 
 
 class Edge(NamedTuple):

@@ -13,7 +13,8 @@ from placer.splits.divide import DividedGraph, divide
 from placer.splits.local_statistics import with_whole_statistics
 from placer.splits.plan import PlanError, SplitPlan
 from placer.splits.step_graph import StepGraph
-from placer.trace.capture import Captured, build_graph
+from placer.trace.build_graph import build_graph
+from placer.trace.capture import Captured
 from placer.trace.graph_def.access_order import AccessOrder
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from placer.splits.rules.table import way_called, ways_of
 from placer.splits.rules.way import Way, Ways
-from placer.trace.capture import tensor_bytes
+from placer.trace.build_graph import tensor_bytes
 
 
 class TensorFacts(NamedTuple):

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
 from placer.errors import BadInputError, short
-from placer.graph.merging import UnionFind
-from placer.graph.op_counts import counts_of
-from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.op_graph import OpGraph
+from placer.trace.build_graph import build_graph
 from placer.trace.effects import is_unordered
 from placer.trace.graph_def.access_order import READS, AccessOrder
 from placer.trace.graph_def.content import content_of
-from placer.trace.graph_def.folding import RIDERS, fold
-from placer.trace.graph_def.function_bodies import bodies_of
-from placer.trace.graph_def.node_def import nodes_within, parse_input, redirected, set_inputs, source_of
-from placer.trace.graph_def.phases import op_phases
-from placer.trace.host_ops import behind_host, host_ops
+from placer.trace.graph_def.folding import fold
+from placer.trace.graph_def.node_def import nodes_within, redirected, set_inputs, source_of
+from placer.trace.host_ops import host_ops
 from placer.trace.iterator_inputs import fed, redirect_element
 from placer.trace.owners import owners
 from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, make_stateless, repeating_draws
@@ -179,40 +176,84 @@ def capture(
     concrete, order = traced if traced is not None else trace(step, layout, name)
     names = _stable_names(concrete, order)
     variables, feeds = _captures(concrete, names, name)
-    if (loose := next((v for v in variables.values() if not v.shape.is_fully_defined()), None)) is not None:
-        raise BadInputError(f"{name}: its variable {short(loose.name)} has a shape that may change, {loose.shape}.")
-    if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
-        raise BadInputError(f"{name}: the step returns no floating-point tensor; return the loss.")
-    if trains and not _updates(concrete, names, variables):
-        raise BadInputError(f"{name}: the step updates no variable, so it trains nothing; apply gradients in it.")
+    _check_trains(name, concrete, names, variables, needs_loss=needs_loss, trains=trains)
     graph_def = _renamed(concrete, names)
-    repeats = repeating_draws(graph_def)
+    repeats = repeating_draws(graph_def)  # before each draw has a seed
     give_seeds(graph_def)
-    whole = _traced(concrete, graph_def, names, order)
-    _give_shapes(graph_def, {name: layout.specs[i] for name, i in zip(whole.inputs, order, strict=True)})
-    inputs, outputs = whole.given, whole.outputs
+    function = _traced(concrete, graph_def, names, order)  # with seeds, but for any shape for which it was traced
+    _give_shapes(graph_def, {name: layout.specs[i] for name, i in zip(function.inputs, order, strict=True)})
+    folded = _folded(name, graph_def, variables, function)
+    content = content_of(folded.graph_def)  # before draws are given constants, which differ from capture to capture
+    folded = _with_elements(folded, elements or {})
+    draws = make_stateless(folded.graph_def)
+    _check_order(name, folded.graph_def)
+    left = {node.name for node in folded.graph_def.node}
+    variables = {node: variable for node, variable in variables.items() if node in left}
+    host = host_ops(name, folded.graph_def)
+    return Captured(
+        name=name,
+        graph_def=folded.graph_def,
+        variables=variables,
+        feeds={node: tensor for node, tensor in feeds.items() if node in left},
+        input_names=folded.inputs,
+        output_names=folded.outputs,
+        writes=folded.writes,
+        graph=build_graph(name, folded.graph_def, variables, folded.outputs, host, content),
+        traced=function,
+        host_ops=host,
+        draws=draws,
+        repeats=repeats,
+    )
+
+
+class Folded(NamedTuple):
+    """A folded GraphDef, with what `Captured` has of the same names."""
+
+    graph_def: Any
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+def _check_trains(
+    step: str, concrete: Any, names: Mapping[str, str], variables: Mapping[str, Any], *, needs_loss: bool, trains: bool
+) -> None:
+    """Raises BadInputError as `capture` does."""
+    if (loose := next((v for v in variables.values() if not v.shape.is_fully_defined()), None)) is not None:
+        raise BadInputError(f"{step}: its variable {short(loose.name)} has a shape that may change, {loose.shape}.")
+    if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
+        raise BadInputError(f"{step}: the step returns no floating-point tensor; return the loss.")
+    if trains and not _updates(concrete, names, variables):
+        raise BadInputError(f"{step}: the step updates no variable, so it trains nothing; apply gradients in it.")
+
+
+def _folded(step: str, graph_def: Any, variables: dict[str, tf.Variable], function: Traced) -> Folded:
+    """graph_def: the function's, with the shapes of the call. Raises BadInputError where it cannot be folded."""
     try:
-        graph_def, writes = fold(graph_def, variables, inputs, outputs, whole.writes)
+        graph_def, writes = fold(graph_def, variables, function.given, function.outputs, function.writes)
     except (tf.errors.OpError, ValueError) as error:
-        raise BadInputError(f"{name}: TensorFlow could not optimise the step's graph: {gist(error)}") from error
+        raise BadInputError(f"{step}: TensorFlow could not optimise the step's graph: {gist(error)}") from error
     if (old := next((node for node in graph_def.node if node.op in OLD_CONTROL_FLOW), None)) is not None:
-        raise BadInputError(f"{name}: it has branches or loops of TensorFlow 1 (op {short(old.name)}, {old.op}).")
-    content = content_of(graph_def)  # before draws are given constants, which differ from capture to capture
-    for i in sorted(elements or {}, reverse=True):
-        graph_def, parts, taker = fed(graph_def, inputs[i], (elements or {})[i])
+        raise BadInputError(f"{step}: it has branches or loops of TensorFlow 1 (op {short(old.name)}, {old.op}).")
+    return Folded(graph_def, function.given, function.outputs, writes)
+
+
+def _with_elements(folded: Folded, elements: Mapping[int, Sequence[Any]]) -> Folded:
+    """The same with elements of iterators as inputs in place of the iterators. elements: as in `capture`."""
+    graph_def, inputs, outputs, writes = folded
+    for i in sorted(elements, reverse=True):
+        graph_def, parts, taker = fed(graph_def, inputs[i], elements[i])
         inputs = (*inputs[:i], *parts, *inputs[i + 1 :])
         outputs = tuple(redirect_element(tensor, taker, parts) for tensor in outputs)
         writes = tuple(write for write in writes if write != taker)
-    draws = make_stateless(graph_def)
-    if (pair := AccessOrder(graph_def).first_open()) is not None:  # TensorFlow gives a tf.function's ops an order
+    return Folded(graph_def, inputs, outputs, writes)
+
+
+def _check_order(step: str, graph_def: Any) -> None:
+    """Raises BadInputError where two ops use a variable in no order. TensorFlow gives a tf.function's ops one."""
+    if (pair := AccessOrder(graph_def).first_open()) is not None:
         first, second = map(short, pair)
-        raise BadInputError(f"{name}: nothing orders {first} and {second}, which use one variable.")
-    left = {node.name for node in graph_def.node}
-    variables = {node: variable for node, variable in variables.items() if node in left}
-    feeds = {node: tensor for node, tensor in feeds.items() if node in left}
-    host = host_ops(name, graph_def)
-    graph = build_graph(name, graph_def, variables, outputs, host, content)
-    return Captured(name, graph_def, variables, feeds, inputs, outputs, writes, graph, whole, host, draws, repeats)
+        raise BadInputError(f"{step}: nothing orders {first} and {second}, which use one variable.")
 
 
 def _traced(concrete: Any, graph_def: Any, names: Mapping[str, str], order: Sequence[int]) -> Traced:
@@ -283,83 +324,3 @@ def _updates(concrete: Any, names: Mapping[str, str], variables: Mapping[str, An
     """Whether an op with an effect takes the handle of a variable."""
     effects = (op for op in concrete.graph.control_outputs if op.type not in READS)
     return any(names.get(tensor.op.name, tensor.op.name) in variables for op in effects for tensor in op.inputs)
-
-
-def build_graph(
-    name: str,
-    graph_def: Any,
-    variables: dict[str, tf.Variable],
-    outputs: Sequence[str],
-    host: frozenset[str] = frozenset(),
-    content: str | None = None,
-) -> OpGraph:
-    """The OpGraph of a folded GraphDef. Constants and inputs are left out because they are placed with their consumers.
-    So are `host` ops, but waiting through them is kept as control edges. content: as `OpGraph.content`.
-    """
-    with tf.Graph().as_default() as tf_graph:
-        tf.graph_util.import_graph_def(graph_def, name="")
-    placed = [node for node in graph_def.node if node.op not in RIDERS and node.name not in host]
-    index = {node.name: i for i, node in enumerate(placed)}
-    phases = op_phases(graph_def, outputs)
-    colocate = _variable_units(graph_def, tf_graph)
-    behind = behind_host(graph_def, host)
-    bodies = bodies_of(graph_def)
-    ops = []
-    for node in placed:
-        tf_op = tf_graph.get_operation_by_name(node.name)
-        variable = variables.get(node.name)
-        ops.append(
-            Op(
-                name=node.name,
-                type=node.op,
-                memory_bytes=0 if variable is None else tensor_bytes(variable.shape, variable.dtype),
-                colocate=colocate.get(node.name),
-                devices=tuple(sorted(tf_internals.kernel_kinds(node))) or ("cpu", "gpu"),
-                phase=phases[node.name],
-                shapes=tuple(_dims(t.shape) for t in tf_op.outputs),
-                **counts_of(tf_op, bodies)._asdict(),
-            )
-        )
-    return OpGraph(name, tuple(ops), tuple(_edges(placed, index, tf_graph, behind)), content=content)
-
-
-def _edges(
-    placed: Sequence[Any], index: dict[str, int], tf_graph: Any, behind: Mapping[str, Sequence[str]]
-) -> list[Edge]:
-    edges: dict[tuple[int, int, int], Edge] = {}
-    for node in placed:
-        through = [f"^{source}" for text in node.input for source in behind.get(source_of(text), ())]
-        for i in [*node.input, *through]:
-            source, output = parse_input(i)
-            if source not in index:
-                continue
-            outputs = tf_graph.get_operation_by_name(source).outputs
-            output = len(outputs) if output < 0 else output  # a control edge counts as a tensor of 0 bytes
-            size = 0 if output == len(outputs) else tensor_bytes(outputs[output].shape, outputs[output].dtype)
-            edge = Edge(index[source], index[node.name], size, output)
-            edges.setdefault((edge.src, edge.dst, edge.output_index), edge)
-    return list(edges.values())
-
-
-def _variable_units(graph_def: Any, tf_graph: Any) -> dict[str, str]:
-    """Node -> name of its unit: a variable's handle and every op that takes the handle."""
-    units = UnionFind[str]()
-    for node in graph_def.node:
-        for source, output in (parse_input(i) for i in node.input):
-            if output >= 0 and tf_graph.get_operation_by_name(source).outputs[output].dtype == tf.resource:
-                units.join(source, node.name)
-    return units.roots()
-
-
-def tensor_bytes(shape: tf.TensorShape, dtype: tf.DType) -> int:
-    """Bytes of a tensor; an unknown dimension counts as 1, strings and handles as nothing."""
-    if dtype in (tf.resource, tf.variant, tf.string) or shape.rank is None:
-        return 0
-    count = 1
-    for dim in shape.as_list():
-        count *= 1 if dim is None else dim
-    return int(count * dtype.size)
-
-
-def _dims(shape: tf.TensorShape) -> tuple[int | None, ...] | None:
-    return None if shape.rank is None else tuple(shape.as_list())

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.errors import BadInputError
-from placer.graph.op_flops import CALLS
 from placer.trace.graph_def.node_def import parse_input, set_inputs, source_of
+from placer.trace.op_counts.flops import CALLS
 from placer.trace.signature import Layout
 
 NEXT = "IteratorGetNext"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
@@ -20,6 +20,7 @@ from placer.train.steps.recorder import WRITES, Recorder
 from placer.train.steps.untouched import UntouchedFunction
 from placer.train.steps.variant import Variant
 from placer.train.steps.variants import Variants
+from placer.train.variables.hooks import trains_here
 
 MOST_DISTURBED = 16  # steps in a row during which another thread writes, until a step is left alone
 HALF_WAY = (
@@ -28,12 +29,22 @@ HALF_WAY = (
 )
 
 
-def _taken(variant: Variant, tensors: Sequence[Any]) -> tuple[Sequence[Any] | None, EndOfDataError | None]:
-    """What a captured step takes of a call, or the end of data."""
+AsCalled = Callable[[], tuple[Any, float]]
+"""Runs the untouched step as the user called it: what it returns, and its seconds."""
+
+
+class Taken(NamedTuple):
+    """What a captured step takes of a call: its flat tensors, or the end of data; neither where it takes nothing."""
+
+    tensors: Sequence[Any] | None = None
+    end: EndOfDataError | None = None
+
+
+def _taken(variant: Variant, tensors: Sequence[Any]) -> Taken:
     try:
-        return variant.taken(tensors), None
+        return Taken(tensors=variant.taken(tensors))
     except EndOfDataError as end:
-        return None, end
+        return Taken(end=end)
 
 
 class Calls:
@@ -93,6 +104,7 @@ class Calls:
         """
         if tf_internals.is_recorded():
             return self.untouched.within(args, kwargs), None
+        trains_here()
         with self.session.lock:
             if self.session.runs_untouched:
                 return self.untouched.step(*args, **kwargs), None
@@ -105,37 +117,55 @@ class Calls:
             self._give_way_to_readers()
             takes_batch = self._takes_batch(variant)
         # A reader in another thread, which the batch may wait for, may need the lock.
-        given, end = _taken(variant, tensors) if takes_batch else (None, None)
+        taken = _taken(variant, tensors) if takes_batch else Taken()
         with self.session.lock:
             if self.session.suspected:
                 self.session.check_for_losses()
-            as_called = partial(self.untouched.run, variant, args, kwargs)
-            numbers = variant.layout.numbers_of(args, kwargs)
-            if given is not None and variant.feeding is not None:  # the batch has left the iterator
-                as_called = partial(self.untouched.run_flat, variant, given, numbers)
-            elif end is not None and end.asked:  # batches have left other iterators than that which has ended
-                as_called = partial(self.untouched.run_flat, variant, end.tensors, numbers, end.asked)
+            as_called = self._as_called(variant, args, kwargs, taken)
             if self.variants.left_alone:
                 return as_called()
-            mode = self._mode_of(variant, given)
-            step_s: float | None
-            if given is None:
-                outputs, step_s = as_called()
-            elif variant is self.variants.main and isinstance(mode, Placed):
-                outputs, step_s = self._placed(variant, mode, given)
-            elif variant is self.variants.main and isinstance(self.mode, Placed):  # a batch of another shape
-                outputs, step_s = as_called()[0], None
-            elif variant is self.variants.main and not self.recorder.is_full:
-                outputs, step_s = self._recorded(self.recorder, variant, given, as_called)
-            elif variant is not self.variants.main and isinstance(self.mode, Placed):
-                outputs, step_s = self._followed(variant, self.mode, given, as_called)
-            else:
-                outputs, step_s = as_called()
+            outputs, step_s = self._stepped(variant, taken.tensors, as_called)
             if self.untouched.plain is not None:
                 self.variants.leave_alone(self.untouched.plain.why)
-                if given is not None and variant.feeding is None and not isinstance(self.mode, Placed):
-                    self._judge_arrays(variant, args, kwargs, given)
+                if taken.tensors is not None and variant.feeding is None and not isinstance(self.mode, Placed):
+                    self._judge_arrays(variant, args, kwargs, taken.tensors)
             return outputs, step_s if variant is self.variants.main else None
+
+    def _as_called(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], taken: Taken) -> AsCalled:
+        numbers, end = variant.layout.numbers_of(args, kwargs), taken.end
+        if taken.tensors is not None and variant.feeding is not None:  # the batch has left the iterator
+            return partial(self.untouched.run_flat, variant, taken.tensors, numbers)
+        if end is not None and end.asked:  # batches have left other iterators than that which has ended
+            return partial(self.untouched.run_flat, variant, end.tensors, numbers, end.asked)
+        return partial(self.untouched.run, variant, args, kwargs)
+
+    def _stepped(
+        self, variant: Variant, tensors: Sequence[Any] | None, as_called: AsCalled
+    ) -> tuple[Any, float | None]:
+        """One step: what it returns, and its seconds if they are of the mode of now. tensors: what it takes.
+
+        ========  =========  ======================  =======================================
+        tensors   signature  mode                    runs
+        ========  =========  ======================  =======================================
+        none      any        any                     as called
+        there     main       untouched               as called, recorded until that suffices
+        there     main       placed                  placed
+        there     main       placed, other shape     as called
+        there     another    untouched               as called
+        there     another    placed                  as the main one's mapping is followed
+        ========  =========  ======================  =======================================
+        """
+        is_main = variant is self.variants.main
+        if tensors is None:
+            return as_called()
+        if not isinstance(self.mode, Placed):
+            if is_main and not self.recorder.is_full:
+                return self._recorded(self.recorder, variant, tensors, as_called)
+            return as_called()
+        if not is_main:
+            return self._followed(variant, self.mode, tensors, as_called)
+        mode = self._mode_of(variant, tensors)
+        return self._placed(variant, mode, tensors) if isinstance(mode, Placed) else (as_called()[0], None)
 
     def _judge_arrays(
         self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]
@@ -178,9 +208,9 @@ class Calls:
             self.untouched.repeat(variant, tensors)
 
     def _recorded(
-        self, recorder: Recorder, variant: Variant, tensors: Sequence[Any], as_called: Callable[[], tuple[Any, float]]
+        self, recorder: Recorder, variant: Variant, tensors: Sequence[Any], as_called: AsCalled
     ) -> tuple[Any, float]:
-        """An untouched step that trial runs repeat. as_called: runs it as the user called it."""
+        """An untouched step that trial runs repeat."""
         try:
             trained = self.untouched.trained(variant)
             self.session.adopt(trained)
@@ -240,10 +270,10 @@ class Calls:
         return self.untouched.run_flat(variant, tensors)
 
     def _followed(
-        self, variant: Variant, mode: Placed, tensors: Sequence[Any], as_called: Callable[[], tuple[Any, float]]
+        self, variant: Variant, mode: Placed, tensors: Sequence[Any], as_called: AsCalled
     ) -> tuple[Any, float]:
         """A step of another signature than the main one: under each mapping the first is recorded, and the others are
-        placed if a trial does what that did. as_called: runs it as the user called it.
+        placed if a trial does what that did.
         """
         if variant.placed_by(mode) is None:
             if variant.recorder is None:
@@ -258,13 +288,13 @@ class Calls:
                 return as_called()
         return self._placed_anew(variant, tensors)
 
-    def _mode_of(self, variant: Variant, given: Sequence[Any] | None) -> Mode:
+    def _mode_of(self, variant: Variant, tensors: Sequence[Any]) -> Mode:
         """How a call of this signature runs now on flat tensors: others than the main one follow its mapping. A step
         that was divided runs untouched on a batch of another shape than it was captured with.
         """
         mode: Mode | None = self.mode
         if variant is not self.variants.main and isinstance(mode, Placed):
             mode = variant.placed_by(mode)
-        if isinstance(mode, Placed) and mode.plan != WHOLE and given is not None and not variant.is_alike(given):
+        if isinstance(mode, Placed) and mode.plan != WHOLE and not variant.is_alike(tensors):
             return UNTOUCHED
         return mode or UNTOUCHED

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from placer.errors import PlacerError, listed
+from placer.figures import ms
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
 from search.online.interfaces import Answer, LiveStepLike, PlannerLike, Steps
@@ -30,7 +31,7 @@ from search.online.planners import Planners
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import NoRoomError, PlanSettings, Proposal
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import Trial, Trials, ms
+from search.online.trials.trials import Trial, Trials
 
 if TYPE_CHECKING:
     from placer.graph.op_graph import OpGraph
@@ -370,7 +371,7 @@ class Controller:
         """Pass a result to the planner, the journal and the store."""
         if first and isinstance(trial.result, Measured):
             step_s = trial.result.step_s
-            self._say("measured", f"{trial.name}: {ms(step_s)} a step.", step_s=step_s, searcher=trial.name)
+            self._say("measured", f"{trial.name}: {ms(step_s, 1)} a step.", step_s=step_s, searcher=trial.name)
         if not trial.devices:
             return
         if self.planner is not None:

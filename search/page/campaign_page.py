@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from html import escape
 
+from placer.figures import ms
 from search.page import words
 from search.page.campaign_record import CampaignRecord, CellRow
 from search.page.page import as_json, columns, columns_of, document
 from search.page.record import RunRecord
 from search.page.sections import choices, figure, run_sections, section
 from search.page.tables import table
-from search.page.words import ms, times
+from search.page.words import times
 
 HEADS = ("case", "searcher", "seed", "judged", "state", "mappings", "best", "best single device",
          "x best single", "side by side", "took", "failures", "ended because")  # fmt: skip

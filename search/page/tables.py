@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from placer.figures import mib, ms
 from search.page.record import Panel, RunRecord
-from search.page.words import mib, ms, times
+from search.page.words import times
 
 Cells = Sequence[str]
 LONGEST = 12  # bars of a timeline that its table names

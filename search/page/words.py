@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
+from placer.figures import mib, ms
 from search.page.record import RunRecord
-
-MIB = 2**20
-
-
-def ms(seconds: float | None) -> str:
-    """Seconds as milliseconds; None is ""."""
-    return "" if seconds is None else f"{seconds * 1e3:.2f} ms"
-
-
-def mib(count: float) -> str:
-    """Bytes as MiB."""
-    return f"{count / MIB:.1f} MiB"
 
 
 def times(step_s: float, delivered_s: float | None) -> str:

@@ -9,12 +9,12 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from placer.graph.op_flops import dims
 from placer.splits.pieces import text_of
 from placer.splits.plan import Division, SplitPlan
 from placer.splits.rules.copies import COPIES
 from placer.splits.step_graph import StepGraph
-from placer.trace.capture import tensor_bytes
+from placer.trace.build_graph import tensor_bytes
+from placer.trace.op_counts.flops import dims
 from search.splits.propagate import Rates
 
 FREE = frozenset({"Const", "Placeholder"})  # every device has what they make

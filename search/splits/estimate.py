@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from placer.graph.op_flops import MULTIPLY_ADDS
 from placer.graph.op_graph import Op, OpGraph
 from placer.splits.plan import SplitPlan
 from placer.splits.rules.copies import COPIES
 from placer.splits.rules.elementwise import BINARY, GRADIENTS, UNARY
+from placer.trace.op_counts.flops import MULTIPLY_ADDS
 
 LAUNCH_S = 8e-6  # of an op's cost, which each part has in full
 MOVED_BYTES_PER_S = 1e10  # at which a device reads and writes, where the profile does not tell

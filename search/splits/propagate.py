@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from placer.graph.op_flops import MULTIPLY_ADDS
 from placer.splits.pieces import names_of, text_of
 from placer.splits.plan import Division, SplitPlan
 from placer.splits.rules.copies import COPIES
 from placer.splits.rules.way import Copied, Cut, Joined, Local, Own, Way
 from placer.splits.step_graph import StepGraph
+from placer.trace.op_counts.flops import MULTIPLY_ADDS
 from search.splits.variable_groups import tensors_like
 
 

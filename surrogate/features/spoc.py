@@ -5,10 +5,10 @@ read, so the definitions here are our own:
 
 - Size: ops, distinct tensors, and the bytes that the ops read and write.
 - Parameters: elements of the variables that the forward part uses, trained or not; no optimizer slots.
-- Operations: floating-point operations from static shapes (placer/graph/op_flops.py), multiply-adds among them. Dense
-  multiply-adds are those that a CPU is left with where XLA compiles grouped convolutions (placer/graph/op_counts.py).
+- Operations: floating-point operations from static shapes (placer/trace/op_counts), multiply-adds among them. Dense
+  multiply-adds are those that a CPU is left with where XLA compiles grouped convolutions.
 - Critical datapath length: the longest chain of ops that depend on one another, in four weightings. `hops`: every op
-  counts 1. `span`: every op counts its own sequential depth (placer/graph/op_depth.py), so that this is the span, or
+  counts 1. `span`: every op counts its own sequential depth, so that this is the span, or
   depth, of work-span analysis (Blelloch 1996): the levels of scalar operations that are left with unlimited
   processors. `chain_operations`: the FLOPs of the chain with most of them. `chain_s`: seconds, where ops have costs, of
   the chain that takes longest, every op on whichever device it is fastest, crossings free.

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from placer.graph.op_flops import CALLS, LOOPS
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow
+from placer.trace.op_counts.flops import CALLS, LOOPS
 from surrogate.operators.hardware import Hardware, hardware_of
 from surrogate.operators.models import LEAST_S, OVERALL, OperatorModels, OpTime, fit_models
 

@@ -30,7 +30,7 @@ ALLOWED = {
         "_handle", "_read_variable_op",
     },
     "placer/trace/python/arguments.py": {"_keras_mask"},  # tests/placer/train/test_strangers.py
-    "placer/graph/op_counts.py": {"_XlaMustCompile"},  # tests/placer/graph/test_op_flops.py
+    "placer/trace/op_counts/counts.py": {"_XlaMustCompile"},  # tests/placer/trace/op_counts/test_counts.py
     "search/online/keras_callback.py": {  # tests/search/online/test_keras_callback.py
         "_distribute_strategy", "_make_function",
     },

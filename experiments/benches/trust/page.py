@@ -8,8 +8,8 @@ from statistics import median
 from experiments.benches.bench import Facts, ms
 from experiments.benches.intervals import geomean_in_words
 from experiments.report.text import markdown_table
+from placer.figures import mib
 
-MIB = 2**20
 PROMISED = 1.05  # times as long as alone, at the most
 
 
@@ -155,7 +155,7 @@ def _figure(value: int | None) -> str:
 
 
 def _mib(size: float | None) -> str:
-    return "failed" if size is None else f"{size / MIB:.1f} MiB"
+    return "failed" if size is None else mib(size)
 
 
 NOTES = (

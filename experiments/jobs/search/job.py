@@ -15,7 +15,7 @@ from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
 from placer.devices.host.suspends import Suspends, duration
 from placer.errors import PlacerError
-from placer.graph.held_memory import mib
+from placer.figures import mib
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.result import Failed, Measured, Result
@@ -59,9 +59,8 @@ class Job:
         if beside is not None:
             self.prediction = profiled.warned(row.result for row in beside.rows)
         self.runner: Runner = Runner(
-            traced.captured, devices, traced.inputs, traced.references, order=self._order_now,
-            beside=None if beside is None else beside.runner, holds=lambda ms: self.prediction.hold(ms),
-            peaks=lambda m: self.prediction.peaks(m),
+            traced.captured, devices, traced.inputs, traced.references, foresight=self,
+            beside=None if beside is None else beside.runner,
         )  # fmt: skip
         self.rows: list[Row] = []
         self.ended: list[str] = []
@@ -220,10 +219,18 @@ class Job:
         of = self.settings.seed if seed is None else seed
         return SearchSession(searcher, self.problem, seed=of, lack=lambda mapping: self.prediction.lack(mapping))
 
-    def _order_now(self, mapping: Mapping) -> Sequence[str]:
+    def order(self, mapping: Mapping) -> Sequence[str]:
         """The run order of a mapping of the ops that is set up now, by the latest calibration."""
         self._orders[mapping.devices] = order = self.prediction.order(mapping)
         return order
+
+    def hold(self, mappings: Sequence[Mapping]) -> bool:
+        """As `Prediction.hold`, by the latest calibration."""
+        return self.prediction.hold(mappings)
+
+    def peaks(self, mapping: Mapping) -> Sequence[float]:
+        """As `Prediction.peaks`, by the latest calibration."""
+        return self.prediction.peaks(mapping)
 
     def order_of(self, mapping: Mapping) -> Sequence[str]:
         """The run order with which a mapping of the ops was set up last, and so measured; else that of now."""
@@ -296,7 +303,7 @@ class Job:
         for device, failed_bytes in self.prediction.ran_out:
             if before.get(device) != failed_bytes:
                 self.notes.append(
-                    f"{device} ran out of memory where it would have held {mib(failed_bytes)} MiB at once, as "
+                    f"{device} ran out of memory where it would have held {mib(failed_bytes)} at once, as "
                     "simulated: no mapping was asked after it that would hold as much there."
                 )
 

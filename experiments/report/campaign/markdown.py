@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from experiments.campaign.cells import MEASURED
 from experiments.report.campaign.terminal import Facts, best, note_lines, ratio, standing_lines, untouched_lines
-from experiments.report.text import markdown_table, ms
+from experiments.report.text import markdown_table
+from placer.figures import short_ms
 
 
 def report_markdown(facts: Facts, after: list[Facts]) -> str:
@@ -44,16 +45,16 @@ def _baselines(rows: list[Facts]) -> list[str]:
     single, bound, untouched = (first[name] for name in ("best_single_s", "bound_s", "untouched_s"))
     said = []
     if single is not None:
-        said.append(f"the best single device takes {ms(single, None)}")
+        said.append(f"the best single device takes {short_ms(single)}")
     if untouched is not None:
         what = (
             "the untouched step"
             if first["untouched_beside"]
             else "one TensorFlow process with all of this machine's cores"
         )
-        said.append(f"{what} {ms(untouched, None)}")
+        said.append(f"{what} {short_ms(untouched)}")
     if bound:
-        said.append(f"no mapping can be predicted below {ms(bound, None)}")
+        said.append(f"no mapping can be predicted below {short_ms(bound)}")
     return [f"Baselines: {', '.join(said)}." if said else "Nothing was opened yet, so there is no baseline."]
 
 

@@ -14,7 +14,7 @@ from experiments.campaign.store import Held, Store
 from experiments.report.campaign.best import Best, GoneError, best_of
 from experiments.report.campaign.curves import Course, curves_of
 from experiments.report.campaign.terminal import is_raced, note_lines, standing_lines, untouched_lines
-from experiments.report.text import ms
+from placer.figures import short_ms
 from placer.result import Failed, Measured
 from search.page.campaign_record import CampaignRecord, CellRow, Failure
 from search.page.drawing import drawing_of, drawing_of_step
@@ -103,12 +103,12 @@ def _said(rows: list[Facts]) -> Iterator[str]:
     against = best["ratio_to_best_single"]
     ratio = "" if against is None else f", {'~' if is_raced(best) else ''}{against:.2f}x the best single device"
     judged = "by prediction only" if best["kind"] == PREDICTED else "side by side" if best["side_by_side"] else "raced"
-    yield f"The best: {ms(best['best_s'], None)} a step ({judged}) by {best['searcher']}, seed {best['seed']}{ratio}."
+    yield f"The best: {short_ms(best['best_s'])} a step ({judged}) by {best['searcher']}, seed {best['seed']}{ratio}."
     yield from untouched_lines(rows)
     if best["bound_s"]:
         over = best["best_s"] / best["bound_s"] - 1
         above = f", which it is {over:.1%} above" if best["kind"] == PREDICTED else ""
-        yield f"No mapping can be predicted below {ms(best['bound_s'], None)}{above}."
+        yield f"No mapping can be predicted below {short_ms(best['bound_s'])}{above}."
     yield from note_lines(rows)
 
 

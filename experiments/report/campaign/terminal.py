@@ -14,7 +14,7 @@ from experiments.report.campaign.warm_starts import warm_lines
 from experiments.report.console import literal_console
 from experiments.report.progress import rich_progress
 from experiments.report.text import cell as shown
-from experiments.report.text import ms
+from placer.figures import short_ms
 
 Facts = dict[str, Any]
 
@@ -69,9 +69,9 @@ class CampaignBar(Progress):
     def final(self, cell: Cell, final: Facts) -> None:
         """Print what was measured side by side."""
         against = (
-            "" if final["best_single_s"] is None else f", the best single device {ms(final['best_single_s'], None)}"
+            "" if final["best_single_s"] is None else f", the best single device {short_ms(final['best_single_s'])}"
         )
-        self._say(f"  side by side: {ms(final['best_s'], None)}{against}")
+        self._say(f"  side by side: {short_ms(final['best_s'])}{against}")
 
     def failed(self, what: str, reason: str) -> None:
         """Print a failure."""
@@ -96,7 +96,7 @@ class CampaignBar(Progress):
         if best_s == inf:
             return "nothing ran yet"
         against = f" ({single_s / best_s:.2f}x the best single device)" if single_s < inf and best_s > 0 else ""
-        return f"best {ms(best_s, None)}{against}"
+        return f"best {short_ms(best_s)}{against}"
 
 
 def progress(quiet: bool, *, several: bool = False) -> Progress:
@@ -158,7 +158,7 @@ def note_lines(rows: list[Facts]) -> list[str]:
 
 def best(row: Facts) -> str:
     """The best step of a cell; "" where nothing ran."""
-    return "" if row["best_s"] is None else ms(row["best_s"], None)
+    return "" if row["best_s"] is None else short_ms(row["best_s"])
 
 
 def ratio(row: Facts) -> str:

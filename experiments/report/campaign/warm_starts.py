@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.report.text import ms
+from placer.figures import short_ms
 
 Facts = dict[str, Any]
 
@@ -18,11 +18,11 @@ def _came(row: Facts) -> str:
     """What the first one is predicted at, against what a search has without it, and what it came to."""
     if not row["carried"]:
         return ""
-    said = f"; the first is predicted at {ms(row['carried'][0]['predicted_s'], None)}"
+    said = f"; the first is predicted at {short_ms(row['carried'][0]['predicted_s'])}"
     if row["start_s"] is not None:
-        said += f", the best start known without it (HEFT and others) at {ms(row['start_s'], None)}"
+        said += f", the best start known without it (HEFT and others) at {short_ms(row['start_s'])}"
     if row["first_s"] is not None:
-        said += f"; tried, it came to {ms(row['first_s'], None)}"
+        said += f"; tried, it came to {short_ms(row['first_s'])}"
         if row["own_first_s"] is not None:
-            said += f", and the first that a search chose itself to {ms(row['own_first_s'], None)}"
+            said += f", and the first that a search chose itself to {short_ms(row['own_first_s'])}"
     return said

@@ -8,7 +8,8 @@ from typing import Any
 
 from experiments.report.gantt import OTHER, RECEIVE, SEND, TRANSFER, Bar, Chart, Lane, Panel
 from experiments.report.plots.picture import check_picture, save_picture
-from experiments.report.text import ms, printable
+from experiments.report.text import printable
+from placer.figures import short_ms
 
 COLOURS = {
     "forward": "#4c78a8",
@@ -52,7 +53,7 @@ def _draw_panel(ax: Any, panel: Panel, chart: Chart, colour: dict[str, str]) -> 
     ax.set_xlim(0, axis_ms)
     ax.set_ylim(_height(panel), 0)
     if panel.name:
-        ax.set_title(f"{panel.name}: {ms(panel.makespan_s, None)}", loc="left", fontsize=10)
+        ax.set_title(f"{panel.name}: {short_ms(panel.makespan_s)}", loc="left", fontsize=10)
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
     ax.grid(axis="x", color="#dddddd", linewidth=0.6)

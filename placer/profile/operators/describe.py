@@ -6,10 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.graph.op_flops import op_flops
 from placer.profile.operators.dataset import Operator, Tensor
 from placer.profile.operators.fusion import absorbed
 from placer.trace.capture import Captured
+from placer.trace.op_counts.flops import op_flops
 
 IRRELEVANT = frozenset(
     {

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.graph.op_flops import FREE
 from placer.profile.operators.dataset import Operator
 from placer.profile.operators.describe import constant_values, operator_of
 from placer.trace.capture import Captured
 from placer.trace.graph_def.folding import RIDERS
 from placer.trace.graph_def.node_def import parse_input
+from placer.trace.op_counts.flops import FREE
 
 LARGEST_CONSTANT = 1024  # elements; a longer one counts as data, which is replaced by fresh data
 # Integer inputs that pick rows or classes: input -> (the input it points into, that input's axis).

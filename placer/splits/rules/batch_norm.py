@@ -19,7 +19,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.graph.op_flops import dims
 from placer.splits.plan import LOCAL
 from placer.splits.rules.way import (
     BATCH,
@@ -34,6 +33,7 @@ from placer.splits.rules.way import (
     channel_axis,
     part_scope,
 )  # fmt: skip
+from placer.trace.op_counts.flops import dims
 
 FORWARD, GRADIENT = "FusedBatchNormV3", "FusedBatchNormGradV3"
 

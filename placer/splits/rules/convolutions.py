@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from placer.graph.op_flops import dims
 from placer.splits.rules.way import BATCH, CHANNEL, SUM, Cut, Size, Way, Ways, channel_axis
+from placer.trace.op_counts.flops import dims
 
 OUT, IN, GROUP = "out", "in", "group"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.graph.op_flops import dims
 from placer.splits.rules.way import Cut, Way, Ways, axis_name, input_dims
+from placer.trace.op_counts.flops import dims
 
 # fmt: off
 # Not CheckNumerics: where one part raises, the others would already be trained.

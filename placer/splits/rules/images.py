@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.graph.op_flops import dims
 from placer.splits.rules.way import BATCH, CHANNEL, Cut, Size, Way, Ways, axis_name, channel_axis
+from placer.trace.op_counts.flops import dims
 
 
 def pool(op: Any) -> Ways:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.graph.op_flops import dims
 from placer.splits.rules.way import SUM, Cut, Way, Ways, axis_name, channel_axis, input_dims
+from placer.trace.op_counts.flops import dims
 
 ROWS, COLUMNS, INNER = "rows", "columns", "inner"
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.graph.op_flops import dims
 from placer.splits.rules import batch_norm, elementwise
 from placer.splits.rules.reductions import axes
 from placer.splits.rules.way import Cut, Local, Way
+from placer.trace.op_counts.flops import dims
 
 FUSED = frozenset({batch_norm.FORWARD, batch_norm.GRADIENT})
 REDUCED = frozenset({"Mean", "Sum"})

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.graph.op_flops import dims
 from placer.splits.rules.way import SUM, Cut, Size, Way, Ways, axis_name, static
+from placer.trace.op_counts.flops import dims
 
 
 def reshape(op: Any) -> Ways:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.graph.op_flops import dims
 from placer.splits.rules.linear import ROWS
 from placer.splits.rules.way import BATCH, SUM, Cut, Joined, Way, Ways, axis_name, input_dims, static
+from placer.trace.op_counts.flops import dims
 
 COMBINED = {"Sum": SUM, "Mean": Joined("sum", mean=True), "Max": Joined("max"), "Min": Joined("min")}
 """How results over parts of a reduced axis are combined."""

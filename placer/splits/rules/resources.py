@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.graph.op_flops import dims
 from placer.splits.rules.way import Cut, Way, Ways, axis_name
+from placer.trace.op_counts.flops import dims
 
 # fmt: off
 UPDATES = [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from placer.graph.op_flops import dims
+from placer.trace.op_counts.flops import dims
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer.graph.op_flops import CALLS
 from placer.trace.graph_def.node_def import called, parse_input, source_of
+from placer.trace.op_counts.flops import CALLS
 
 PASSES = frozenset(
     {"Identity", "Cast", "Reshape", "ExpandDims", "Squeeze", "Neg", "Abs", "Fill", "BroadcastTo", "Tile", "Pack"}

@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.graph.op_counts import Bodies
 from placer.trace.graph_def.folding import RIDERS
+from placer.trace.op_counts.counts import Bodies
 
 
 def bodies_of(graph_def: Any) -> Bodies:

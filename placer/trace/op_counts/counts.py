@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from placer.graph.op_depth import op_depth
-from placer.graph.op_flops import CALLS, groups_of, op_flops, op_multiply_adds
+from placer.graph.op_graph import total
+from placer.trace.op_counts.depth import op_depth
+from placer.trace.op_counts.flops import CALLS, groups_of, op_flops, op_multiply_adds
 
 Bodies = Callable[[Any], Sequence[Any] | None]
 
@@ -47,12 +48,6 @@ def _compiled(op: Any) -> bool:
         return bool(op.get_attr("_XlaMustCompile"))
     except ValueError:  # it has no such attribute
         return False
-
-
-def total(counts: Sequence[float | None]) -> float | None:
-    """The sum; None where one count is unknown."""
-    known = [count for count in counts if count is not None]
-    return float(sum(known)) if len(known) == len(counts) else None
 
 
 def _longest(ops: Sequence[Any], depths: Sequence[int | None]) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import ceil, log2, prod
 from typing import Any
 
-from placer.graph.op_flops import BATCH_NORMS, SOFTMAXES, dims, op_flops
+from placer.trace.op_counts.flops import BATCH_NORMS, SOFTMAXES, dims, op_flops
 
 
 def op_depth(op: Any) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 FREE = frozenset({"Reshape", "Identity", "ReadVariableOp", "VarHandleOp", "Squeeze", "ExpandDims", "NoOp", "Shape"})
 # Control flow: the graph does not say how often their bodies run.
 LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})  # counted in placer/graph/op_counts.py
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})  # counted in placer/trace/op_counts/counts.py
 
 
 def op_flops(op: Any) -> float | None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from statistics import median
 
 from placer.devices.load.load_reading import LoadReading
+from placer.figures import ms
 from placer.result import Measured
 from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.diagnose.change_detection import Change, ChangeTest
@@ -26,7 +27,7 @@ from search.online.planners import Planners
 from search.online.replan.proposal import LEAST_PREDICTED, Proposal, below
 from search.online.settings import OnlineSettings
 from search.online.trials.race import sample
-from search.online.trials.trials import Say, Trials, ms
+from search.online.trials.trials import Say, Trials
 
 READINGS = 3  # that say what slowed, a step apart
 PROBE_STEPS = 2  # on one device, where probes see nothing
@@ -371,7 +372,7 @@ class Adaptation:
             self._look_step = self._step() + self._wait
             self._say_moved(found, cost_s, gain_s / trials.known_s(before), pays_back)
         else:
-            self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s)} a step: staying")
+            self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s, 1)} a step: staying")
         load = self.monitor.load
         if not (load.devices or load.links) and found.has_eased and trials.favourite is not UNTOUCHED:
             trials.favourite = trials.mode  # the untouched step stays it: what slows that is no load on a device
@@ -390,10 +391,10 @@ class Adaptation:
         """Only report what would be tried."""
         asked = self._ask(self.trials.known_s(self.trials.mode))
         best, best_s = yield from self._best_known()
-        hopes = [f"{self.trials.describe(best)}, built before, {ms(best_s)} a step predicted"] if best else []
+        hopes = [f"{self.trials.describe(best)}, built before, {ms(best_s, 1)} a step predicted"] if best else []
         for future in asked[-1:]:
             proposals = yield from self.trials.meanwhile(future)
-            hopes += [f"one of {p.searcher}, {ms(p.predicted_s)} a step predicted" for p in proposals[:1]]
+            hopes += [f"one of {p.searcher}, {ms(p.predicted_s, 1)} a step predicted" for p in proposals[:1]]
         self._stay(f"{found.why}; would try {' and '.join(hopes) or 'nothing else'}, but only watches")
 
     def _stay(self, why: str) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
+from placer.figures import ms
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import PlannerLike, Steps
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import Say, Trials, ms
+from search.online.trials.trials import Say, Trials
 
 SETTLING = 60  # steps after the search until its time is compared
 DRIFTED = 1.05  # change of it that may have decided the search
@@ -113,11 +114,11 @@ class FirstSearch:
         at_s, measured = self.trials.known_s(self.trials.mode), sum(1 for trial in self.trials.tried if trial.devices)
         alone_s = self.trials.known_s(self.trials.best_single) if self.trials.best_single is not None else None
         gain = f", {alone_s / at_s:.2f}x the fastest single device" if alone_s else ""
-        took = f"; {ms(at_s)} a step{gain}" if at_s in self.trials.step_s.values() else ""
+        took = f"; {ms(at_s, 1)} a step{gain}" if at_s in self.trials.step_s.values() else ""
         said = f"{measured} mappings measured{took}; on with {self.trials.describe(self.trials.mode)}. {self._why()}"
         here_s = self.trials.known_s(UNTOUCHED)
         if here_s < at_s and not self.trials.untouched_competes:
-            said += f" Untouched in this process it took {ms(here_s)}: beat_untouched=True lets that compete."
+            said += f" Untouched in this process it took {ms(here_s, 1)}: beat_untouched=True lets that compete."
         self._say("end", said.strip(), step_s=at_s, measured=measured)
 
     def _why(self) -> str:

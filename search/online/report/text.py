@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
+from placer.figures import ms
 from placer.result import Failed, Measured
 from placer.train.steps.modes import WHOLE
 
@@ -49,12 +50,12 @@ def facts(step: AutoStep) -> Iterator[str]:
         yield step.splits
     here, single, untouched = step.step_s, step.best_single_s, step.untouched_s
     if step.mapping is not None and here is not None:
-        gain = "" if single is None else f"; the fastest single device: {_ms(single)} ({single / here:.2f}x)"
-        yield f"{_ms(here)} a step{gain}"
+        gain = "" if single is None else f"; the fastest single device: {ms(single, 1)} ({single / here:.2f}x)"
+        yield f"{ms(here, 1)} a step{gain}"
     if step.mapping is None and untouched is not None:
-        yield f"{_ms(untouched)} a step"
+        yield f"{ms(untouched, 1)} a step"
     elif untouched is not None:
-        yield f"for reference: {_ms(untouched)} a step untouched, in this process, before it was placed"
+        yield f"for reference: {ms(untouched, 1)} a step untouched, in this process, before it was placed"
 
 
 def _runs(step: AutoStep) -> str:
@@ -98,12 +99,8 @@ def _name(step: AutoStep, t: Trial) -> str:
 
 
 def _time(t: Trial) -> str:
-    return _ms(t.result.step_s) if isinstance(t.result, Measured) else t.result.detail
+    return ms(t.result.step_s, 1) if isinstance(t.result, Measured) else t.result.detail
 
 
 def _predicted(t: Trial) -> str:
-    return "" if t.predicted_s is None else _ms(t.predicted_s)
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms"
+    return "" if t.predicted_s is None else ms(t.predicted_s, 1)

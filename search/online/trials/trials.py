@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Protocol, TypeVar
 
+from placer.figures import ms
 from placer.result import Failed, Measured, Result, summary
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import Answer, LiveStepLike, Steps
@@ -133,7 +134,7 @@ class Trials:
         """Leave the untouched step where it is no candidate."""
         best = self.fastest(self.built)
         if not isinstance(self.mode, Placed) and best is not None and not self.untouched_competes:
-            self.move(best, (), f"the fastest on these devices, {ms(self.known_s(best))} a step")
+            self.move(best, (), f"the fastest on these devices, {ms(self.known_s(best), 1)} a step")
 
     # What is new.
 
@@ -391,8 +392,4 @@ class Trials:
 
 
 def _against(one: Measured, other: Measured) -> str:
-    return f"{ms(one.step_s)} a step against {ms(other.step_s)}"
-
-
-def ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms"
+    return f"{ms(one.step_s, 1)} a step against {ms(other.step_s, 1)}"

@@ -45,8 +45,8 @@ def test_progress_is_literal(capsys, monkeypatch, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_devices_and_models_are_literal(capsys, name):
-    devices = (Device(name, "cpu"), Device("other", "cpu"))
-    show_topology(Topology(devices, (Link(name, "other", 1e-4, 1e9),)), {name: name})
+    devices = (Device(name, "cpu", hardware=name), Device("other", "cpu"))
+    show_topology(Topology(devices, (Link(name, "other", 1e-4, 1e9),)))
     assert capsys.readouterr().out.count(name) >= 3
     known = ("ops", "hops", "parameters", "operations", "multiply_adds", "traffic_bytes", "span", "chain_s", "breadth")
     step = {**dict.fromkeys(known, 1), "uncounted": 0}

@@ -5,17 +5,17 @@ from __future__ import annotations
 from experiments.report.topology import show_topology, topology_facts
 from placer.graph.topology import Device, Link, Topology
 
-TOPOLOGY = Topology((Device("gpu:0", "gpu", 2**30), Device("cpu:0", "cpu")))
-CARD = {"gpu:0": "NVIDIA [H200]"}
+CPU = Device("cpu:0", "cpu")
+TOPOLOGY = Topology((Device("gpu:0", "gpu", 2**30, hardware="NVIDIA [H200]"), CPU))
 
 
 def test_hardware_is_named_where_it_is_known(capsys):
-    show_topology(TOPOLOGY, CARD)
+    show_topology(TOPOLOGY)
     shown = capsys.readouterr().out
     assert "hardware" in shown and "NVIDIA [H200]" in shown
-    show_topology(TOPOLOGY, {})
+    show_topology(Topology((CPU,)))
     assert "hardware" not in capsys.readouterr().out
-    assert [device["hardware"] for device in topology_facts(TOPOLOGY, CARD)["devices"]] == ["NVIDIA [H200]", None]
+    assert [device["hardware"] for device in topology_facts(TOPOLOGY)["devices"]] == ["NVIDIA [H200]", None]
 
 
 def shown_links(capsys, per_node, nodes=("one", "two")):
@@ -28,7 +28,7 @@ def shown_links(capsys, per_node, nodes=("one", "two")):
         for dst, there in places
         if src != dst
     )
-    show_topology(Topology(devices, links), {})
+    show_topology(Topology(devices, links))
     return capsys.readouterr().out
 
 

@@ -68,7 +68,7 @@ def test_what_is_lacking_is_said_with_the_device_and_by_how_much():
     assert lack_in_order(graph, machine(230 << 20), [0] * 8) is None
     lack = lack_in_order(graph, machine(500 << 20, 130 << 20), [1] * 8)
     assert lack == Lack("d1", 230 << 20, 130 << 20)
-    assert str(lack) == "d1 would hold 230.0 MiB at once and may hold 130.0, 100.0 MiB too few"
+    assert str(lack) == "d1 would hold 230.0 MiB at once and may hold 130.0 MiB, 100.0 MiB too few"
 
 
 def test_devices_that_hold_much_are_not_looked_at_closely():

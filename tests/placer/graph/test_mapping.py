@@ -29,7 +29,7 @@ def test_by_name_and_back():
 
 def test_equal_when_they_place_alike():
     one = Mapping(GRAPH, TOPOLOGY, (0, 2, 0))
-    assert one == Mapping.single(GRAPH, TOPOLOGY, 0).moved([1], 2)
+    assert one == Mapping.of(GRAPH, TOPOLOGY, {"a": "cpu:0", "b": "gpu:0", "c": "cpu:0"})
     assert one != Mapping.single(GRAPH, TOPOLOGY, 0)
     assert Mapping.single(GRAPH, TOPOLOGY, 0).is_single
 

@@ -13,10 +13,10 @@ from placer.execute.agreement import Agreement, LossDiffersError, Outcome
 from placer.execute.outputs import values
 from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep, Template
-from placer.graph.op_flops import op_flops
 from placer.splits.plan import SplitPlan
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
+from placer.trace.op_counts.flops import op_flops
 from search.splits.candidates import POLICIES, candidates, plan_by, ranked
 from search.splits.propagate import Propagation, Rates, in_turn_s
 from tests.search.splits.trainings import apart, attention, captured_training, convolutional, dense

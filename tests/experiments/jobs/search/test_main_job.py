@@ -17,7 +17,8 @@ from experiments.jobs.search import ending, job
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.main_job import run_search
 from experiments.jobs.search.settings import SearchSettings
-from experiments.report.tables import check_writable, finding_facts, summary_lines, write_results
+from experiments.report.result_files import check_writable, write_results
+from experiments.report.tables import finding_facts, summary_lines
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.mapping_files import read_mapping
@@ -259,10 +260,10 @@ def test_ctrl_c_hands_back_the_best_so_far(two_cpus):
 def test_a_run_order_is_that_of_the_measurement_whatever_is_learnt_later():
     search, mapping, other = object.__new__(job.Job), SimpleNamespace(devices=(0, 1)), SimpleNamespace(devices=(1, 0))
     search._orders, search.prediction = {}, SimpleNamespace(order=lambda _: ("a", "b"))
-    assert search._order_now(mapping) == ("a", "b")
+    assert search.order(mapping) == ("a", "b")
     search.prediction = SimpleNamespace(order=lambda _: ("b", "a"))  # calibrated
     assert search.order_of(mapping) == ("a", "b") and search.order_of(other) == ("b", "a")
-    assert search._order_now(mapping) == search.order_of(mapping) == ("b", "a")  # measured once more
+    assert search.order(mapping) == search.order_of(mapping) == ("b", "a")  # measured once more
 
 
 @interrupts

@@ -9,10 +9,10 @@ import keras
 import pytest
 import tensorflow as tf
 
-from placer.graph.op_counts import counts_of
-from placer.graph.op_depth import op_depth
-from placer.graph.op_flops import CALLS, op_flops
 from placer.trace.capture import capture
+from placer.trace.op_counts.counts import counts_of
+from placer.trace.op_counts.depth import op_depth
+from placer.trace.op_counts.flops import CALLS, op_flops
 from surrogate.features.spoc import spoc
 
 raw = tf.raw_ops
