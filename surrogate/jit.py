@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 import numba
 
 # What only compiled functions call gets no entry for Python, whose compilation took a third of the time.
-INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 # What reading a file raises that another user wrote, or that was cut off when the machine lost its power.
 UNREADABLE = (OSError, EOFError, ValueError, AttributeError, ImportError, pickle.UnpicklingError)
@@ -38,20 +38,20 @@ def jit(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """A part of a jitted function that is copied to where it is called: passing its arrays would take longer."""
-    return _compiled(function, forceinline=True, **INNER)
+    """What jitted functions call, copied to where it is called: passing its arrays would take longer."""
+    return _compiled(function, forceinline=True, **UNWRAPPED)
 
 
 def kernel(function: F) -> F:
     """As `jit`, where nothing is allocated: no references are counted, which made loops over arrays in tuples up to
     seven times faster. Call it from a jitted function, which keeps the arrays alive.
     """
-    return _compiled(function, _nrt=False, **INNER)
+    return _compiled(function, _nrt=False, **UNWRAPPED)
 
 
-def part(function: F) -> F:
-    """A part of a kernel, copied to where it is called."""
-    return _compiled(function, forceinline=True, _nrt=False, **INNER)
+def inner(function: F) -> F:
+    """What kernels call, copied to where it is called."""
+    return _compiled(function, forceinline=True, _nrt=False, **UNWRAPPED)
 
 
 def _compiled(function: F, **options: bool) -> F:

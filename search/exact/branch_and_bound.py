@@ -12,7 +12,7 @@ import numpy as np
 
 from search.exact.node_bounds import between, divided, jobs, late_first, paths
 from search.exact.tree import Bools, BoundState, Floats, Ints, Tree, workspace
-from surrogate.jit import jit, kernel, part
+from surrogate.jit import inner, jit, kernel
 
 SHRINKS = 3  # rounds in which a node's devices may shrink
 MARGIN = 1e-9  # relative: sums of bytes differ in their last digits with their order; leaves are checked again
@@ -47,7 +47,7 @@ def path_from(left: Bools) -> Path:
     )
 
 
-@part
+@inner
 def _fix(t: Tree, w: BoundState, left: Bools) -> bool:
     """Find the units that are fixed, and the memory they leave; whether all may still fit."""
     units, devices = left.shape
@@ -72,7 +72,7 @@ def _fix(t: Tree, w: BoundState, left: Bools) -> bool:
     return not full
 
 
-@part
+@inner
 def _bound(t: Tree, w: BoundState, left: Bools, cut_s: float) -> float:
     """A bound of the node, whose devices shrink; infinite where nothing is left below cut_s."""
     units, devices = left.shape
@@ -110,7 +110,7 @@ def _bound(t: Tree, w: BoundState, left: Bools, cut_s: float) -> float:
     return bound_s
 
 
-@part
+@inner
 def _branch(t: Tree, w: BoundState, path: Path, depth: int, bound_s: float) -> bool:
     """Choose the unit to branch on and put its devices in line; False where all units are fixed."""
     left = path.left[depth]
@@ -148,7 +148,7 @@ def _branch(t: Tree, w: BoundState, path: Path, depth: int, bound_s: float) -> b
     return True
 
 
-@part
+@inner
 def _has_twin(t: Tree, w: BoundState, left: Bools, d: int) -> bool:
     """Whether an earlier device differs from d in nothing but the name."""
     for a in range(d):

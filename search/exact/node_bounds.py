@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from search.exact.tree import Bools, BoundState, Tree
-from surrogate.jit import part
+from surrogate.jit import inner
 
 TAILS = 24  # that are tried as ends of an interval
 
 
-@part
+@inner
 def paths(t: Tree, w: BoundState, left: Bools) -> None:
     """Heads and tails of ops, and the heaviest path through each unit on each device that is left to it."""
     n, devices = t.cost_s.shape
@@ -45,7 +45,7 @@ def paths(t: Tree, w: BoundState, left: Bools) -> None:
                 w.through_s[u, d] = max(w.through_s[u, d], through_s)
 
 
-@part
+@inner
 def jobs(t: Tree, w: BoundState, left: Bools) -> int:
     """List all work, with what must come before and after it; how many pieces there are."""
     n, devices = t.cost_s.shape
@@ -88,7 +88,7 @@ def jobs(t: Tree, w: BoundState, left: Bools) -> int:
     return count
 
 
-@part
+@inner
 def late_first(w: BoundState, count: int) -> None:
     """Jobs with late heads first: a shell sort of `line`."""
     for j in range(count):
@@ -107,7 +107,7 @@ def late_first(w: BoundState, count: int) -> None:
         gap //= 3
 
 
-@part
+@inner
 def between(t: Tree, w: BoundState, left: Bools, count: int) -> float:
     """Work of late heads and long tails, on each device and divided over all: head + work + tail, at its largest."""
     devices = t.cost_s.shape[1]
@@ -143,7 +143,7 @@ def between(t: Tree, w: BoundState, left: Bools, count: int) -> float:
     return best_s
 
 
-@part
+@inner
 def _shares(t: Tree, w: BoundState, left: Bools) -> None:
     """Max-load: what fixed units load, and what each other one would add on each device, by itself and divided.
 
@@ -203,7 +203,7 @@ def _shares(t: Tree, w: BoundState, left: Bools) -> None:
                             w.share_s[k, maker, device] += t.weights[k, there] * t.receive_s[tensor, device, there]
 
 
-@part
+@inner
 def divided(t: Tree, w: BoundState, left: Bools) -> float:
     """Max-load: the bound of a node, and in `through_s` those with one more unit fixed."""
     units, devices = left.shape

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.problem.problem import Limits
-from surrogate.jit import jit, kernel, part
+from surrogate.jit import inner, jit, kernel
 from surrogate.simulate.kernels.arrays import Tables
 from surrogate.simulate.kernels.transfer import transfer_s
 
@@ -75,12 +75,12 @@ def _schedule(tables: Tables, limits: Limits, plan: Plan, line: Ints, ahead_s: F
     return complete
 
 
-@part
+@inner
 def _has_room(limits: Limits, plan: Plan, unit: int, device: int) -> bool:
     return limits.feasible[unit, device] and plan.free_bytes[device] >= limits.unit_bytes[unit]  # type: ignore[no-any-return]
 
 
-@part
+@inner
 def _last_resort(limits: Limits, plan: Plan, unit: int) -> int:
     """The roomiest device that can run the unit, where none has room for all of it; else NOWHERE."""
     roomiest = NOWHERE
@@ -94,7 +94,7 @@ def _last_resort(limits: Limits, plan: Plan, unit: int) -> int:
     return roomiest
 
 
-@part
+@inner
 def _chosen(
     tables: Tables, limits: Limits, plan: Plan, op: int, only: int, ahead_s: Floats
 ) -> tuple[int, float, float, float]:
@@ -119,7 +119,7 @@ def _chosen(
     return best, best_begin_s, best_receive_s, best_finish_s
 
 
-@part
+@inner
 def _inputs_come(tables: Tables, plan: Plan, op: int, device: int) -> tuple[float, float]:
     """(when the last input would be on the device, seconds of receiving those that would come from others)."""
     ready_s, receive_s = 0.0, 0.0
@@ -140,7 +140,7 @@ def _inputs_come(tables: Tables, plan: Plan, op: int, device: int) -> tuple[floa
     return ready_s, receive_s
 
 
-@part
+@inner
 def _gap(plan: Plan, device: int, after_s: float, length_s: float) -> float:
     """The earliest time from after_s on when the device is free for length_s."""
     begin_s, end_s, spans = plan.begin_s[device], plan.end_s[device], plan.spans[device]
@@ -160,7 +160,7 @@ def _gap(plan: Plan, device: int, after_s: float, length_s: float) -> float:
     return at_s
 
 
-@part
+@inner
 def _occupy(plan: Plan, device: int, from_s: float, to_s: float) -> None:
     """Keep a device busy that is free then."""
     if not from_s < to_s < np.inf:
@@ -187,7 +187,7 @@ def _occupy(plan: Plan, device: int, from_s: float, to_s: float) -> None:
         plan.spans[device] += 1
 
 
-@part
+@inner
 def _settle(
     tables: Tables, plan: Plan, op: int, device: int, begin_s: float, receive_s: float, finish_s: float
 ) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surrogate.jit import jit, kernel, part
+from surrogate.jit import inner, jit, kernel
 from surrogate.simulate.kernels.arrays import Tables
 from surrogate.simulate.kernels.transfer import transfer_s
 
@@ -80,7 +80,7 @@ def _measure(tables: Tables, weights: Weights, known: Pass, placements: Ints, pa
                     known.crossings[user] = max(known.crossings[user], known.crossings[op] + 1)
 
 
-@part
+@inner
 def _work(tables: Tables, weights: Weights, known: Pass, op: int, device: int, share: Floats, total: Floats) -> float:
     """Count the op on its device, and end the ways and chains that lead to it; when it ends."""
     cost_s, memory_bytes = tables.cost_s[op, device], weights.memory_bytes[op]
@@ -99,7 +99,7 @@ def _work(tables: Tables, weights: Weights, known: Pass, op: int, device: int, s
     return end_s  # type: ignore[no-any-return]
 
 
-@part
+@inner
 def _is_new(known: Pass, row: int, place: int) -> bool:
     """Whether the tensor and device of this place meet for the first time in this row; noted."""
     if known.seen[place] == row:
@@ -108,7 +108,7 @@ def _is_new(known: Pass, row: int, place: int) -> bool:
     return True
 
 
-@part
+@inner
 def _cross(
     tables: Tables,
     known: Pass,

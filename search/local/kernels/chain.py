@@ -11,7 +11,7 @@ from search.local.kernels.draws import Move, no_move
 from search.local.kernels.move_shares import KINDS
 from search.local.kernels.rng_state import RngState, chance
 from search.local.kernels.space import Floats, Ints, Space
-from surrogate.jit import jit, part
+from surrogate.jit import inner, jit
 
 FOUND = 8  # placements that a stretch may hand over: its best, and the last that were good
 
@@ -60,7 +60,7 @@ def new_chain(space: Space, row: Ints, rng_state: RngState) -> Chain:
     )
 
 
-@part
+@inner
 def begin_stretch(s: Space, c: Chain) -> None:
     """Nothing gained or found yet; memory is added up, because sums of many changes drift."""
     c.gained[:], c.found_s[:], c.held_bytes[:] = 0, np.inf, 0.0
@@ -68,7 +68,7 @@ def begin_stretch(s: Space, c: Chain) -> None:
         c.held_bytes[c.row[u]] += s.unit_bytes[u]
 
 
-@part
+@inner
 def fits(s: Space, c: Chain, count: int) -> bool:
     """Whether memory suffices on every device after the move of so many units; fills `after_bytes`."""
     if s.is_roomy:
@@ -85,13 +85,13 @@ def fits(s: Space, c: Chain, count: int) -> bool:
     return over == 0
 
 
-@part
+@inner
 def limit_of(c: Chain, x: Stretch) -> float:
     """The largest value that is accepted next: Metropolis et al. 1953, with the chance drawn ahead."""
     return c.value_s[0] - x.heat_s * math.log(1.0 - chance(c.rng_state))  # type: ignore[no-any-return]
 
 
-@part
+@inner
 def accept(s: Space, c: Chain, count: int, kind: int, value_s: float) -> None:
     """The move is made."""
     for i in range(count):
@@ -104,7 +104,7 @@ def accept(s: Space, c: Chain, count: int, kind: int, value_s: float) -> None:
     c.value_s[0] = value_s
 
 
-@part
+@inner
 def hand_over(c: Chain, step: int, value_s: float) -> None:
     """The chain's placement is worth knowing: the best of the stretch comes first, others replace the oldest."""
     slot = 0 if value_s < c.found_s[0] else 1 + step % (FOUND - 1)

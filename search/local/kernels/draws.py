@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from search.local.kernels.move_shares import CLUSTER, EDGE, FLIP, FOLLOW, GRAFT, RUN, SWAP, MoveShares
 from search.local.kernels.rng_state import RngState, below, chance
 from search.local.kernels.space import Floats, Ints, Space
-from surrogate.jit import jit, part
+from surrogate.jit import inner, jit
 
 Able = NDArray[np.bool_]
 FOCUSED = 0.5  # of single units so many are drawn from those in focus
@@ -27,7 +27,7 @@ class Move(NamedTuple):
     focused: Ints  # [1]
 
 
-@part
+@inner
 def draw(s: Space, t: MoveShares, row: Ints, scale: float, rng_state: RngState, move: Move) -> tuple[int, int]:
     """Fill `move` with a move from `row`; returns its kind and how many units it concerns, 0 where it changes nothing.
 
@@ -107,7 +107,7 @@ def draw(s: Space, t: MoveShares, row: Ints, scale: float, rng_state: RngState, 
     return kind, count
 
 
-@part
+@inner
 def _add(can: Able, row: Ints, u: int, d: int, unit: Ints, device: Ints, count: int) -> int:
     """One more unit to the move, where it changes something; how many there are then."""
     if row[u] == d or not can[u, d]:
@@ -116,7 +116,7 @@ def _add(can: Able, row: Ints, u: int, d: int, unit: Ints, device: Ints, count: 
     return count + 1
 
 
-@part
+@inner
 def _border(line: Ints, row: Ints, rng_state: RngState) -> int:
     """The place in line where a run of one device ends, the first such after a random one; -1 where all are on one."""
     last = len(row) - 1
@@ -129,7 +129,7 @@ def _border(line: Ints, row: Ints, rng_state: RngState) -> int:
     return -1
 
 
-@part
+@inner
 def _cluster(first_member: Ints, most: float, rng_state: RngState) -> int:
     """One of the clusters of at most so many units, else the first; -1 where there are none."""
     low, high = 0, len(first_member) - 1
@@ -150,7 +150,7 @@ def no_move(units: int) -> Move:
     return Move(np.empty(units, np.int32), np.empty(units, np.int32), np.empty(units, np.int32), np.zeros(1, np.int32))
 
 
-@part
+@inner
 def focus_on(s: Space, move: Move, u: int) -> None:
     """Draw single units more often from this one, too, where it may move."""
     able = 0
@@ -161,7 +161,7 @@ def focus_on(s: Space, move: Move, u: int) -> None:
         move.focused[0] += 1
 
 
-@part
+@inner
 def _unit(free: Ints, by_work: Floats, focus: Ints, focused: int, rng_state: RngState) -> int:
     """One of those in focus, of those with much work, or of all."""
     if len(free) == 0:
@@ -181,7 +181,7 @@ def _unit(free: Ints, by_work: Floats, focus: Ints, focused: int, rng_state: Rng
     return free[below(rng_state, len(free))]  # type: ignore[no-any-return]
 
 
-@part
+@inner
 def _device(can: Able, u: int, now: int, rng_state: RngState) -> int:
     """A random device that can run u, other than `now` if there is one."""
     able = 0
@@ -198,7 +198,7 @@ def _device(can: Able, u: int, now: int, rng_state: RngState) -> int:
     return now
 
 
-@part
+@inner
 def _length(scale: float, units: int, rng_state: RngState) -> int:
     """Of a run: uniform in its logarithm."""
     return max(1, int(2.0 ** (chance(rng_state) * math.log2(max(2.0, scale * units)))))

@@ -10,7 +10,7 @@ from search.local.kernels.chain import Chain, Stretch, accept, begin_stretch, fi
 from search.local.kernels.draws import draw, focus_on
 from search.local.kernels.move_shares import MoveShares
 from search.local.kernels.space import Floats, Ints, Space
-from surrogate.jit import jit, kernel, part
+from surrogate.jit import inner, jit, kernel
 from surrogate.simulate.kernels.max_load_kernel import Ends
 
 ATTENTION = 64  # steps after which single units are drawn more often from the device that is busiest then
@@ -75,7 +75,7 @@ def _cool(e: Ends, s: Space, move_shares: MoveShares, c: Chain, m: Loads, x: Str
                     _shift(e, m, s.op[at], c.row[u])
 
 
-@part
+@inner
 def _attend(s: Space, c: Chain, m: Loads) -> None:
     busiest = 0
     for d in range(1, len(m.load_s)):
@@ -86,7 +86,7 @@ def _attend(s: Space, c: Chain, m: Loads) -> None:
             focus_on(s, c.move, s.free[i])
 
 
-@part
+@inner
 def _add_up(e: Ends, m: Loads) -> None:
     """All loads, from where ops are."""
     m.users[:], m.reached[:], m.load_s[:] = 0, 0, 0.0
@@ -104,7 +104,7 @@ def _add_up(e: Ends, m: Loads) -> None:
             m.load_s[home] += e.send_s[k, home]
 
 
-@part
+@inner
 def _shift(e: Ends, m: Loads, v: int, b: int) -> None:
     """Op v goes to device b."""
     a = m.device[v]
@@ -147,7 +147,7 @@ def _shift(e: Ends, m: Loads, v: int, b: int) -> None:
             m.load_s[home] += e.send_s[k, home]
 
 
-@part
+@inner
 def _largest(load_s: Floats) -> float:
     most_s = load_s[0]
     for d in range(1, len(load_s)):
@@ -155,7 +155,7 @@ def _largest(load_s: Floats) -> float:
     return most_s  # type: ignore[no-any-return]
 
 
-@part
+@inner
 def _norm_s(load_s: Floats) -> float:
     """Nearly the largest load. Between placements that have the same, the one with less elsewhere is lower."""
     most_s = _largest(load_s)

@@ -10,7 +10,7 @@ from search.local.kernels.chain import Chain, Stretch, accept, begin_stretch, fi
 from search.local.kernels.draws import draw, focus_on
 from search.local.kernels.move_shares import MoveShares
 from search.local.kernels.space import Floats, Space
-from surrogate.jit import jit, kernel, part
+from surrogate.jit import inner, jit, kernel
 from surrogate.simulate.kernels.arrays import Tables
 from surrogate.simulate.kernels.critical_path import critical_path
 from surrogate.simulate.kernels.rerun import Saved, first_touched, keep, rerun, room_for
@@ -93,7 +93,7 @@ def _cool(
             _shift_work(s, c, m.work_s, count, -1.0, limit_s)
 
 
-@part
+@inner
 def _shift_work(s: Space, c: Chain, work_s: Floats, count: int, sign: float, limit_s: float) -> bool:
     """Add what the move shifts from device to device; whether no device has more work than the limit allows."""
     for i in range(count):

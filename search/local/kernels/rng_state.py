@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from surrogate.jit import part
+from surrogate.jit import inner
 
 RngState = NDArray[np.uint64]
 """[1] the state; never 0."""
@@ -15,7 +15,7 @@ TIMES = np.uint64(2685821657736338717)
 UNIT = 2.0**-53
 
 
-@part
+@inner
 def chance(rng_state: RngState) -> float:
     """Uniform in [0, 1): xorshift64* (Vigna 2016)."""
     x = rng_state[0]
@@ -26,7 +26,7 @@ def chance(rng_state: RngState) -> float:
     return float((x * TIMES) >> TOP) * UNIT
 
 
-@part
+@inner
 def below(rng_state: RngState, n: int) -> int:
     """A whole number from 0 to n - 1."""
     return int(chance(rng_state) * n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surrogate.jit import part
+from surrogate.jit import inner
 from surrogate.simulate.kernels.arrays import LINK_CONTENTION, Tables
 from surrogate.simulate.kernels.run_state import (
     IDLE,
@@ -19,7 +19,7 @@ from surrogate.simulate.kernels.transfer import transfer_s
 # Events to come: a binary heap, by time, then item.
 
 
-@part
+@inner
 def _push(times: Floats, items: Ints, count: int, at_s: float, item: int) -> None:
     """Into a heap of `count` items."""
     i = count
@@ -32,7 +32,7 @@ def _push(times: Floats, items: Ints, count: int, at_s: float, item: int) -> Non
     times[i], items[i] = at_s, item
 
 
-@part
+@inner
 def _pop(times: Floats, items: Ints, count: int) -> int:
     """The first of a heap of `count` items, taken out."""
     taken, at_s, item = items[0], times[count - 1], items[count - 1]
@@ -55,7 +55,7 @@ def _pop(times: Floats, items: Ints, count: int) -> int:
 # Crossings that wait for a link: per ordered device pair a linked list, by time of request, then need.
 
 
-@part
+@inner
 def _enqueue(
     front: Ints, back: Ints, after: Ints, before: Ints, sent_s: Floats, pair: int, k: int, now_s: float
 ) -> None:
@@ -76,7 +76,7 @@ def _enqueue(
         before[j] = k
 
 
-@part
+@inner
 def _dequeue(front: Ints, back: Ints, after: Ints, before: Ints, pair: int) -> int:
     """The first of the pair's queue, taken out."""
     k = front[pair]
@@ -88,7 +88,7 @@ def _dequeue(front: Ints, back: Ints, after: Ints, before: Ints, pair: int) -> i
     return k  # type: ignore[no-any-return]
 
 
-@part
+@inner
 def _first_free(t: Tables, w: RunState, turn: int, now_s: float) -> int:
     """The device pair whose next transfer may start now: that which waits longest; NOTHING where none may."""
     best, devices = NOTHING, len(w.running)
@@ -104,19 +104,19 @@ def _first_free(t: Tables, w: RunState, turn: int, now_s: float) -> int:
     return best
 
 
-@part
+@inner
 def _waits_longer(w: RunState, k: int, other: int) -> bool:
     return w.sent_s[k] < w.sent_s[other] or (w.sent_s[k] == w.sent_s[other] and k < other)
 
 
-@part
+@inner
 def no_crossings(w: RunState) -> None:
     """Nothing is on its way, as at second 0."""
     w.arrived_head[:], w.arrived_tail[:], w.last[:] = 0, 0, NOTHING
     w.front[:], w.back[:], w.held_s[:], w.held_turn[:] = NOTHING, NOTHING, 0.0, 0
 
 
-@part
+@inner
 def op_ends(t: Tables, w: RunState, v: int, d: int, departing: int, now_s: float) -> int:
     """Local consumers have their input; what others need is sent, tensor by tensor, and listed as departing."""
     devices = len(w.running)
@@ -143,7 +143,7 @@ def op_ends(t: Tables, w: RunState, v: int, d: int, departing: int, now_s: float
     return departing
 
 
-@part
+@inner
 def announce(w: RunState, events: int, departing: int) -> int:
     """The departing crossings request their link when they are sent; how many events are to come."""
     for i in range(departing):
@@ -152,7 +152,7 @@ def announce(w: RunState, events: int, departing: int) -> int:
     return events + departing
 
 
-@part
+@inner
 def requests(t: Tables, w: RunState, events: int, now_s: float) -> tuple[int, int]:
     """(how many crossings want to start now, how many events that and the ends of transfers were)."""
     requested, happened = 0, 0
@@ -166,7 +166,7 @@ def requests(t: Tables, w: RunState, events: int, now_s: float) -> tuple[int, in
     return requested, happened
 
 
-@part
+@inner
 def start_transfers(t: Tables, w: RunState, events: int, waiting: int, turn: int, now_s: float) -> tuple[int, int, int]:
     """Whoever finds a link free starts, those of one turn before those whom they set free by taking no time.
 
@@ -190,7 +190,7 @@ def start_transfers(t: Tables, w: RunState, events: int, waiting: int, turn: int
     return departing, events, turn
 
 
-@part
+@inner
 def _starts(t: Tables, w: RunState, pair: int, turn: int, now_s: float) -> float:
     """The first of the pair's queue holds its link, or its ports, until the returned second."""
     k = _dequeue(w.front, w.back, w.after, w.before, pair)
@@ -204,7 +204,7 @@ def _starts(t: Tables, w: RunState, pair: int, turn: int, now_s: float) -> float
     return end_s
 
 
-@part
+@inner
 def departs(t: Tables, w: RunState, k: int, now_s: float) -> None:
     """When a crossing arrives is known; who receives without work has it then."""
     d, e = w.device[t.src[k]], w.device[t.dst[k]]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from surrogate.jit import jit, kernel, part
+from surrogate.jit import inner, jit, kernel
 from surrogate.simulate.kernels.arrays import NO_CONTENTION, Tables
 from surrogate.simulate.kernels.crossings import (
     announce,
@@ -138,7 +138,7 @@ def heavy(tables: Tables, run: RunState, bounds: bool, limit_s: float) -> float:
     return now_s
 
 
-@part
+@inner
 def _next_s(run: RunState, events: int) -> float:
     """When something happens next: on a device, or at a link."""
     next_s = run.event_s[0] if events > 0 else np.inf
@@ -147,7 +147,7 @@ def _next_s(run: RunState, events: int) -> float:
     return next_s
 
 
-@part
+@inner
 def _ops_end(tables: Tables, run: RunState, now_s: float) -> tuple[int, int]:
     """(how many ops end now, how many crossings these send: the first of `departing`)."""
     ended, departing = 0, 0
@@ -162,7 +162,7 @@ def _ops_end(tables: Tables, run: RunState, now_s: float) -> tuple[int, int]:
     return ended, departing
 
 
-@part
+@inner
 def _take_work(tables: Tables, run: RunState, device: int, now_s: float, bounds: bool) -> None:
     """A free device receives what has arrived, else takes the first op in line."""
     waits = run.arrived_tail[device] > run.arrived_head[device]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surrogate.jit import jit, part
+from surrogate.jit import inner, jit
 from surrogate.simulate.kernels.arrays import NO_CONTENTION, Tables
 from surrogate.simulate.kernels.event_loop import heavy, light
 from surrogate.simulate.kernels.run_state import Floats, Ints, RunState, Words, restart
@@ -71,7 +71,7 @@ def room_for(tables: Tables) -> Saved:
     )
 
 
-@part
+@inner
 def _save(w: RunState, s: Saved, slot: int, left: int, now_s: float) -> None:
     n = len(w.inputs)
     s.at_s[slot], s.left[slot] = now_s, left
@@ -90,7 +90,7 @@ def _save(w: RunState, s: Saved, slot: int, left: int, now_s: float) -> None:
             s.full[slot, d, i] = w.full[d, i]
 
 
-@part
+@inner
 def _load(w: RunState, s: Saved, slot: int) -> None:
     n = len(w.inputs)
     for v in range(n):
@@ -108,7 +108,7 @@ def _load(w: RunState, s: Saved, slot: int) -> None:
             w.full[d, i] = s.full[slot, d, i]
 
 
-@part
+@inner
 def first_touched(t: Tables, end_s: Floats, v: int) -> float:
     """When op v has its first input in the kept run, before which nothing depends on where v is; below 0 for an op
     without inputs. end_s: of the kept run.
@@ -119,7 +119,7 @@ def first_touched(t: Tables, end_s: Floats, v: int) -> float:
     return at_s
 
 
-@part
+@inner
 def rerun(
     t: Tables, w: RunState, s: Saved, moved: Ints, before: Ints, count: int, touched_s: float, limit_s: float
 ) -> tuple[float, int]:
@@ -165,7 +165,7 @@ def rerun(
     return now_s, begun
 
 
-@part
+@inner
 def keep(w: RunState, s: Saved, begun: int) -> None:
     """The run that has just ended is the kept one. begun: the state it began at."""
     begun_s = -1.0 if begun == NOWHERE else s.at_s[begun + SAVES * s.which[begun]]

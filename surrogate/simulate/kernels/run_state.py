@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surrogate.jit import jit, part
+from surrogate.jit import inner, jit
 from surrogate.simulate.kernels.arrays import NO_CONTENTION, Tables
 
 Floats = NDArray[np.float64]
@@ -113,7 +113,7 @@ def workspace(tables: Tables) -> RunState:
 # sorting in from the end beats a heap.
 
 
-@part
+@inner
 def insert(times: Floats, items: Ints, head: Ints, tail: Ints, d: int, base: int, at_s: float, item: int) -> None:
     """Sort `item` into list d, whose room starts at `base`."""
     i, first = base + tail[d], base + head[d]
@@ -127,7 +127,7 @@ def insert(times: Floats, items: Ints, head: Ints, tail: Ints, d: int, base: int
 # Ops that are ready: per device a bit for each place in line, and a bit for each word that has one.
 
 
-@part
+@inner
 def _join_line(bits: Words, full: Words, first: Ints, d: int, place: int) -> None:
     """The op at `place` in line is ready on device d."""
     word = place >> 6
@@ -137,7 +137,7 @@ def _join_line(bits: Words, full: Words, first: Ints, d: int, place: int) -> Non
         first[d] = word >> 6
 
 
-@part
+@inner
 def _leave_line(bits: Words, full: Words, first: Ints, d: int) -> int:
     """The first place in device d's line, taken out; NOTHING where the line is empty."""
     i, end = first[d], full.shape[1]
@@ -157,7 +157,7 @@ def _leave_line(bits: Words, full: Words, first: Ints, d: int) -> int:
     return place  # type: ignore[no-any-return]
 
 
-@part
+@inner
 def input_comes(t: Tables, w: RunState, v: int, d: int, at_s: float, now_s: float) -> bool:
     """Op v on device d has one more input from at_s on; whether that makes it ready at once on an idle device.
 
@@ -178,7 +178,7 @@ def input_comes(t: Tables, w: RunState, v: int, d: int, at_s: float, now_s: floa
     return at_s == now_s
 
 
-@part
+@inner
 def _next_op(t: Tables, w: RunState, d: int, now_s: float) -> int:
     """The op that device d takes now, NOTHING where none is ready."""
     base = d * len(t.inputs)
@@ -194,7 +194,7 @@ def _next_op(t: Tables, w: RunState, d: int, now_s: float) -> int:
     return t.op_at[at] if at != NOTHING else NOTHING
 
 
-@part
+@inner
 def take_op(t: Tables, w: RunState, d: int, now_s: float, bounds: bool) -> bool:
     """Device d starts the next op; where none is ready it sleeps until the next one is, and the answer is no.
 
@@ -214,7 +214,7 @@ def take_op(t: Tables, w: RunState, d: int, now_s: float, bounds: bool) -> bool:
     return False
 
 
-@part
+@inner
 def begins(t: Tables, w: RunState, placements: Ints, row: int) -> bool:
     """Everything as it is at second 0 under a placement; False where a device does not exist."""
     for v in range(len(t.inputs)):
@@ -226,7 +226,7 @@ def begins(t: Tables, w: RunState, placements: Ints, row: int) -> bool:
     return True
 
 
-@part
+@inner
 def restart(t: Tables, w: RunState) -> None:
     """Everything as it is at second 0, with ops where they are."""
     w.running[:], w.next_s[:], w.head[:], w.tail[:] = IDLE, np.inf, 0, 0

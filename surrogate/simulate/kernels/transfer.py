@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from surrogate.jit import part
+from surrogate.jit import inner
 from surrogate.simulate.kernels.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE
 
 
-@part
+@inner
 def transfer_s(link: NDArray[np.float64], src: int, dst: int, tensor_bytes: float) -> tuple[float, float, float]:
     """Seconds that the sender works, that the tensor is on the way, and that the receiver works.
 
