@@ -52,22 +52,22 @@ def room_for(tables: Tables) -> Saved:
     n, devices = tables.cost_s.shape
     slots, words = 2 * SAVES, (n + 63) // 64
     return Saved(
-        np.zeros(SAVES, np.int32),
-        np.full(slots, NEVER),
-        np.empty(slots, np.int32),
-        np.empty((slots, n), np.int32),
-        np.empty((slots, n)),
-        np.empty((slots, devices), np.int32),
-        np.empty((slots, devices)),
-        np.empty((slots, devices * n)),
-        np.empty((slots, devices * n), np.int32),
-        np.empty((slots, devices), np.int32),
-        np.empty((slots, devices), np.int32),
-        np.empty((slots, devices, words), np.int64),
-        np.empty((slots, devices, (words + 63) // 64), np.int64),
-        np.empty((slots, devices), np.int32),
-        np.empty((slots, devices)),
-        np.empty(n),
+        which=np.zeros(SAVES, np.int32),
+        at_s=np.full(slots, NEVER),
+        left=np.empty(slots, np.int32),
+        inputs=np.empty((slots, n), np.int32),
+        ready_s=np.empty((slots, n)),
+        running=np.empty((slots, devices), np.int32),
+        next_s=np.empty((slots, devices)),
+        later_s=np.empty((slots, devices * n)),
+        later=np.empty((slots, devices * n), np.int32),
+        head=np.empty((slots, devices), np.int32),
+        tail=np.empty((slots, devices), np.int32),
+        bits=np.empty((slots, devices, words), np.int64),
+        full=np.empty((slots, devices, (words + 63) // 64), np.int64),
+        first=np.empty((slots, devices), np.int32),
+        left_s=np.empty((slots, devices)),
+        end_s=np.empty(n),
     )
 
 
