@@ -21,7 +21,6 @@ from surrogate.costs.cost_matrix import Costs
 from surrogate.simulate.simulator import Simulator
 
 Floats = NDArray[np.float64]
-Placements = ArrayLike
 
 NOISE = 0.03  # relative, of a measured step time
 # How far each number may be from where it starts before that alone costs as much as a residual of one NOISE.
@@ -82,36 +81,35 @@ class Predictor:
         costs = fixed.costs(self.profiled.costs, self.launches)
         return self.profiled.revalued(costs, fixed.topology(self.profiled.topology))
 
-    def step_s(self, placements: Placements) -> Floats:
-        """Predicted seconds of each row of `placements`, device indices [placements, ops]."""
-        found: Floats = self.calibration.base_s + self.simulator.makespans(placements)
+    def step_s(self, rows: ArrayLike) -> Floats:
+        """Predicted seconds under each of `rows`, [mappings, ops] device indices."""
+        found: Floats = self.calibration.base_s + self.simulator.makespans(rows)
         return found
 
     def calibrated(
-        self, placements: Placements, step_s: Sequence[float] | Floats, errors: Sequence[float] | Floats | None = None
+        self, rows: ArrayLike, step_s: Sequence[float] | Floats, errors: Sequence[float] | Floats | None = None
     ) -> Predictor:
-        """The predictor that replays what was measured: step_s[i] seconds under placements[i].
+        """The predictor that replays what was measured: step_s[i] seconds under rows[i].
 
-        errors: relative standard errors of the measurements, beside NOISE; None = there are none. Least squares on
-        relative errors, each by how well it is known, outliers damped, with a pull towards the present corrections, so
-        that few measurements change little. Another contention model is fitted only where it explains clearly more
-        unfitted, because queues at links make a simulation several times as long; it is taken where it fits better.
+        rows: [mappings, ops] device indices. errors: relative standard errors of the measurements, beside NOISE; None =
+        there are none. Least squares on relative errors, each by how well it is known, outliers damped, with a pull
+        towards the present corrections, so that few measurements change little. Another contention model is fitted
+        only where it explains clearly more unfitted, because queues at links make a simulation several times as long;
+        it is taken where it fits better.
         """
         begin = self.calibration
         measured_s = np.array(step_s)
         noise = np.hypot(NOISE, np.zeros(len(measured_s)) if errors is None else np.array(errors))
-        missed = {c: self._missed(placements, measured_s, noise, replace(begin, contention=c)) for c in CONTENTIONS}
+        missed = {c: self._missed(rows, measured_s, noise, replace(begin, contention=c)) for c in CONTENTIONS}
         tried = [c for c in CONTENTIONS if c == begin.contention or missed[c] < CLEARLY * missed[begin.contention]]
-        fits = [self._fit(placements, measured_s, noise, replace(begin, contention=c)) for c in tried]
+        fits = [self._fit(rows, measured_s, noise, replace(begin, contention=c)) for c in tried]
         return replace(self, given=min(fits, key=lambda fit: fit[0])[1])
 
-    def _missed(self, placements: Placements, step_s: Floats, noise: Floats, given: Calibration) -> float:
+    def _missed(self, rows: ArrayLike, step_s: Floats, noise: Floats, given: Calibration) -> float:
         """Mean absolute error, in logarithms, by the noise of each measurement."""
-        return float(np.abs(np.log(replace(self, given=given).step_s(placements) / step_s) / noise).mean())
+        return float(np.abs(np.log(replace(self, given=given).step_s(rows) / step_s) / noise).mean())
 
-    def _fit(
-        self, placements: Placements, step_s: Floats, noise: Floats, begin: Calibration
-    ) -> tuple[float, Calibration]:
+    def _fit(self, rows: ArrayLike, step_s: Floats, noise: Floats, begin: Calibration) -> tuple[float, Calibration]:
         """(what is left of the error, the best numbers) under one contention model."""
         from scipy.optimize import least_squares  # slow to import, and needed by nothing else here
 
@@ -119,7 +117,7 @@ class Predictor:
         kinds = [device.kind for device in self.profiled.topology.devices]
 
         def residuals(x: Floats) -> Floats:
-            found = replace(self, given=_unpacked(x, begin, kinds, scale_s)).step_s(placements)
+            found = replace(self, given=_unpacked(x, begin, kinds, scale_s)).step_s(rows)
             return np.concatenate([np.log(found / step_s) / noise, x - 1])
 
         numbers = len(kinds) + len(set(kinds)) + 3

@@ -89,21 +89,21 @@ class MappingFeatures:
     def names(self) -> tuple[str, ...]:
         return tuple(feature.name for feature in self.features)
 
-    def of(self, placements: ArrayLike) -> Floats:
-        """[mappings, features] of `placements`, device indices [mappings, ops].
+    def of(self, rows: ArrayLike) -> Floats:
+        """[mappings, features] of each of `rows`, [mappings, ops] device indices.
 
         Infinity where a link is missing or an op cannot run. Raises BadInputError for another shape, and for a
         device that is none.
         """
         from surrogate.features.partitions import PARTS, WHOLE, Weights, measure  # numba is slow to import
 
-        rows = np.ascontiguousarray(placements, dtype=np.int32)
-        makespan_s = self.simulator.makespans(rows) + self.base_s
-        parts, whole = np.zeros((len(rows), PARTS, len(self.simulator.topology))), np.zeros((len(rows), WHOLE))
-        measure(self.simulator.tables, Weights(self._order, self._memory, self._operations), rows, parts, whole)
+        given = np.ascontiguousarray(rows, dtype=np.int32)
+        makespan_s = self.simulator.makespans(given) + self.base_s
+        parts, whole = np.zeros((len(given), PARTS, len(self.simulator.topology))), np.zeros((len(given), WHOLE))
+        measure(self.simulator.tables, Weights(self._order, self._memory, self._operations), given, parts, whole)
         step = np.column_stack([makespan_s, whole, _imbalance(parts[:, 1])])
         over = [parts.max(axis=2), parts.min(axis=2), parts.mean(axis=2)]
-        each = parts.transpose(0, 2, 1).reshape(len(rows), parts.shape[1] * parts.shape[2])
+        each = parts.transpose(0, 2, 1).reshape(len(given), parts.shape[1] * parts.shape[2])
         return np.hstack([step, *over, each])
 
 

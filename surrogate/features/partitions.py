@@ -45,21 +45,21 @@ class Pass(NamedTuple):
 
 
 @jit
-def measure(tables: Tables, weights: Weights, placements: Ints, parts: Floats, whole: Floats) -> None:
-    """Fill parts[i], [PARTS, devices], and whole[i], [WHOLE], for placements[i]; every device must exist.
+def measure(tables: Tables, weights: Weights, rows: Ints, parts: Floats, whole: Floats) -> None:
+    """Fill parts[i], [PARTS, devices], and whole[i], [WHOLE], for rows[i]; every device must exist.
 
     Both are zero at the start.
     """
     ops, devices = tables.cost_s.shape
     seen = np.full(max(tables.tensors, 1) * devices, -1, np.int32)
     known = Pass(np.empty(ops), np.empty(ops), np.empty(ops), np.empty(ops), seen)
-    _measure(tables, weights, known, placements, parts, whole)
+    _measure(tables, weights, known, rows, parts, whole)
 
 
 @kernel
-def _measure(tables: Tables, weights: Weights, known: Pass, placements: Ints, parts: Floats, whole: Floats) -> None:
-    for row in range(len(placements)):
-        share, total, placed = parts[row], whole[row], placements[row]
+def _measure(tables: Tables, weights: Weights, known: Pass, rows: Ints, parts: Floats, whole: Floats) -> None:
+    for row in range(len(rows)):
+        share, total, placed = parts[row], whole[row], rows[row]
         known.ready_s[:], known.crossings[:], known.chain_ops[:], known.chain_s[:] = 0.0, 0.0, 0.0, 0.0
         for op in weights.order:
             device = placed[op]

@@ -33,8 +33,8 @@ LEAST_NOISE = 0.003
 class MappingViews:
     """Mappings as the residual sees them.
 
-    placements: [mappings, units]. form: [mappings, features], what they transfer and how they overlap.
-    predicted_s: [mappings].
+    placements: [mappings, units] device indices, as searchers write mappings. form: [mappings, features], what they
+    transfer and how they overlap. predicted_s: [mappings].
     """
 
     placements: Rows

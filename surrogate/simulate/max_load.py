@@ -67,21 +67,21 @@ class MaxLoad:
         """Seconds of the busiest device with op i on device `devices[i]`; infinity where an op cannot run."""
         return float(self.values(np.array(devices, dtype=np.int32)[None])[0])
 
-    def values(self, placements: ArrayLike) -> NDArray[np.float64]:
-        """`value` of each row of `placements`, devices [mappings, ops]; on all cores where it is worth it.
+    def values(self, rows: ArrayLike) -> NDArray[np.float64]:
+        """`value` of each of `rows`, [mappings, ops] device indices; on all cores where it is worth it.
 
         Raises BadInputError for another shape, and for a device that is none.
         """
         from surrogate.simulate.kernels.max_load_kernel import max_loads  # numba is slow to import
 
-        rows = np.ascontiguousarray(placements, dtype=np.int32)
-        if rows.ndim != 2 or rows.shape[1] != len(self.graph):
-            raise BadInputError(f"the placements have the shape {rows.shape}; give [mappings, {len(self.graph)}].")
-        out = np.empty(len(rows))
+        given = np.ascontiguousarray(rows, dtype=np.int32)
+        if given.ndim != 2 or given.shape[1] != len(self.graph):
+            raise BadInputError(f"the mappings have the shape {given.shape}; give [mappings, {len(self.graph)}].")
+        out = np.empty(len(given))
         ends = self.ends
-        in_pieces(lambda part: max_loads(ends, rows[part], out[part]), len(rows), self._size)
+        in_pieces(lambda piece: max_loads(ends, given[piece], out[piece]), len(given), self._size)
         if np.isnan(out).any():
-            raise BadInputError(f"a placement names a device outside 0..{len(self.topology) - 1}.")
+            raise BadInputError(f"a mapping names a device outside 0..{len(self.topology) - 1}.")
         return out
 
     @cached_property

@@ -62,8 +62,8 @@ class Simulator:
         """Seconds of one training step with op i on device `devices[i]`; infinity where a link is missing."""
         return float(self.makespans(np.array(devices, dtype=np.int32)[None])[0])
 
-    def makespans(self, placements: ArrayLike) -> NDArray[np.float64]:
-        """The makespan of each row of `placements`, devices [mappings, ops]; on all cores where it is worth it.
+    def makespans(self, rows: ArrayLike) -> NDArray[np.float64]:
+        """The makespan of each of `rows`, [mappings, ops] device indices; on all cores where it is worth it.
 
         Infinity where a link is missing or an op cannot run. Raises BadInputError for another shape, and for a
         device that is none.
@@ -71,9 +71,9 @@ class Simulator:
         from surrogate.simulate.kernels.event_loop import makespans  # numba is slow to import
 
         tables = self.tables
-        return self._all(placements, lambda rows, out: makespans(tables, rows, out))
+        return self._all(rows, lambda some, out: makespans(tables, some, out))
 
-    def screen(self, placements: ArrayLike) -> NDArray[np.float64]:
+    def screen(self, rows: ArrayLike) -> NDArray[np.float64]:
         """About what `makespans` gives, several times faster: ops in one fixed order (see `kernels.fixed_order`).
 
         Use it to rank mappings, never as a prediction.
@@ -81,7 +81,7 @@ class Simulator:
         from surrogate.simulate.kernels.fixed_order import screen
 
         line = self.line
-        return self._all(placements, lambda rows, out: screen(line, rows, out))
+        return self._all(rows, lambda some, out: screen(line, some, out))
 
     def timeline(self, devices: Sequence[int]) -> Timeline:
         """The whole schedule. Raises BadInputError where a tensor must cross and the topology has no link."""
@@ -151,15 +151,15 @@ class Simulator:
         return len(self.graph) + len(self.needs.dst)
 
     def _all(
-        self, placements: ArrayLike, compute: Callable[[NDArray[np.int32], NDArray[np.float64]], None]
+        self, rows: ArrayLike, compute: Callable[[NDArray[np.int32], NDArray[np.float64]], None]
     ) -> NDArray[np.float64]:
-        rows = np.ascontiguousarray(placements, dtype=np.int32)
-        if rows.ndim != 2 or rows.shape[1] != len(self.graph):
-            raise BadInputError(f"the placements have the shape {rows.shape}; give [mappings, {len(self.graph)}].")
-        out = np.empty(len(rows))
-        in_pieces(lambda part: compute(rows[part], out[part]), len(rows), self._size)
+        given = np.ascontiguousarray(rows, dtype=np.int32)
+        if given.ndim != 2 or given.shape[1] != len(self.graph):
+            raise BadInputError(f"the mappings have the shape {given.shape}; give [mappings, {len(self.graph)}].")
+        out = np.empty(len(given))
+        in_pieces(lambda piece: compute(given[piece], out[piece]), len(given), self._size)
         if np.isnan(out).any():
-            raise BadInputError(f"a placement names a device outside 0..{len(self.topology) - 1}.")
+            raise BadInputError(f"a mapping names a device outside 0..{len(self.topology) - 1}.")
         return out
 
     def _refuse_crossing(self, devices: Sequence[int]) -> None:

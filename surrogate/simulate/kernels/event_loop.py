@@ -37,31 +37,31 @@ from surrogate.simulate.kernels.transfer import transfer_s
 
 
 @jit
-def makespans(tables: Tables, placements: Ints, makespan_s: Floats) -> None:
-    """Fill makespan_s[i] with the seconds of placements[i], [n, ops] devices; infinity where a link or cost is missing.
+def makespans(tables: Tables, rows: Ints, makespan_s: Floats) -> None:
+    """Fill makespan_s[i] with the seconds of rows[i], [n, ops] devices; infinity where a link or cost is missing.
 
     NaN where a device does not exist.
     """
     run = workspace(tables)
     if tables.contention == NO_CONTENTION and not tables.ends_work:
-        _all_light(tables, run, placements, makespan_s)
+        _all_light(tables, run, rows, makespan_s)
     else:
-        _all_heavy(tables, run, placements, makespan_s)
+        _all_heavy(tables, run, rows, makespan_s)
 
 
 @kernel
-def _all_light(tables: Tables, run: RunState, placements: Ints, out: Floats) -> None:
-    for row in range(len(placements)):
+def _all_light(tables: Tables, run: RunState, rows: Ints, out: Floats) -> None:
+    for row in range(len(rows)):
         out[row] = np.nan
-        if begins(tables, run, placements, row):
+        if begins(tables, run, rows, row):
             _, out[row] = light(tables, run, len(tables.cost_s), 0, False, np.inf)
 
 
 @kernel
-def _all_heavy(tables: Tables, run: RunState, placements: Ints, out: Floats) -> None:
-    for row in range(len(placements)):
+def _all_heavy(tables: Tables, run: RunState, rows: Ints, out: Floats) -> None:
+    for row in range(len(rows)):
         out[row] = np.nan
-        if begins(tables, run, placements, row):
+        if begins(tables, run, rows, row):
             out[row] = heavy(tables, run, False, np.inf)
 
 

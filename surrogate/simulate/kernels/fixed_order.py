@@ -46,17 +46,17 @@ def line_up(t: Tables, order: NDArray[np.int32]) -> Line:
 
 
 @jit
-def screen(line: Line, placements: NDArray[np.int32], out: NDArray[np.float64]) -> None:
-    """Fill out[i] with about the seconds of placements[i], [n, ops] devices; NaN where a device does not exist."""
+def screen(line: Line, rows: NDArray[np.int32], out: NDArray[np.float64]) -> None:
+    """Fill out[i] with about the seconds of rows[i], [n, ops] devices; NaN where a device does not exist."""
     op, cost_s, start, producer, size = line.op, line.cost_s, line.start, line.producer, line.tensor_bytes
     way_s, way_s_per_byte = line.way_s, line.way_s_per_byte
     n, devices = cost_s.shape
     device, finish_s, free_s = np.empty(n, np.int32), np.empty(n), np.empty(devices)
-    for row in range(len(placements)):
+    for row in range(len(rows)):
         free_s[:] = 0.0
         last_s = 0.0
         for i in range(n):
-            d = placements[row, op[i]]
+            d = rows[row, op[i]]
             if d < 0 or d >= devices:
                 last_s = np.nan
                 break

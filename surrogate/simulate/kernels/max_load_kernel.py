@@ -54,37 +54,37 @@ def ends_of(needs: Needs, costs: Costs, topology: Topology) -> Ends:
 
 
 @inlined
-def _worked(cost_s: Costs, placements: NDArray[np.int32], row: int, load: NDArray[np.float64]) -> bool:
+def _worked(cost_s: Costs, rows: NDArray[np.int32], row: int, load: NDArray[np.float64]) -> bool:
     """Fill load[d] with the seconds of the ops there; whether all those devices exist."""
     load[:] = 0.0
     for v in range(cost_s.shape[0]):
-        d = placements[row, v]
+        d = rows[row, v]
         if d < 0 or d >= len(load):
             return False
         load[d] += cost_s[v, d]
     return True
 
 
-def max_loads(ends: Ends, placements: NDArray[np.int32], load_s: NDArray[np.float64]) -> None:
-    """Fill load_s[i] with the largest load of placements[i], [n, ops] devices; NaN where a device does not exist."""
-    (_few if ends.cost_s.shape[1] <= BITS else _many)(ends, placements, load_s)
+def max_loads(ends: Ends, rows: NDArray[np.int32], load_s: NDArray[np.float64]) -> None:
+    """Fill load_s[i] with the largest load of rows[i], [n, ops] devices; NaN where a device does not exist."""
+    (_few if ends.cost_s.shape[1] <= BITS else _many)(ends, rows, load_s)
 
 
 @jit
-def _few(t: Ends, placements: NDArray[np.int32], out: NDArray[np.float64]) -> None:
+def _few(t: Ends, rows: NDArray[np.int32], out: NDArray[np.float64]) -> None:
     """For at most 64 devices: those that have a tensor are bits of a word, and loads are added without branches."""
     start, user, maker, receive_s, send_s = t.start, t.user, t.maker, t.receive_s, t.send_s
     devices = t.cost_s.shape[1]
     load, one = np.empty(devices), np.uint64(1)
-    for row in range(len(placements)):
-        if not _worked(t.cost_s, placements, row, load):
+    for row in range(len(rows)):
+        if not _worked(t.cost_s, rows, row, load):
             out[row] = np.nan
             continue
         for k in range(len(maker)):
             at = np.uint64(0)
             for use in range(start[k], start[k + 1]):
-                at |= one << np.uint64(placements[row, user[use]])
-            home = np.uint64(placements[row, maker[k]])
+                at |= one << np.uint64(rows[row, user[use]])
+            home = np.uint64(rows[row, maker[k]])
             if at & ~(one << home):
                 at |= one << home
                 for d in range(devices):
@@ -95,22 +95,22 @@ def _few(t: Ends, placements: NDArray[np.int32], out: NDArray[np.float64]) -> No
 
 
 @jit
-def _many(t: Ends, placements: NDArray[np.int32], out: NDArray[np.float64]) -> None:
+def _many(t: Ends, rows: NDArray[np.int32], out: NDArray[np.float64]) -> None:
     """For any number of devices, of which a tensor reaches few: each is marked with the last tensor it had."""
     start, user, maker, receive_s, send_s = t.start, t.user, t.maker, t.receive_s, t.send_s
     devices = t.cost_s.shape[1]
     load, seen = np.empty(devices), np.empty(devices, np.int32)
-    for row in range(len(placements)):
-        if not _worked(t.cost_s, placements, row, load):
+    for row in range(len(rows)):
+        if not _worked(t.cost_s, rows, row, load):
             out[row] = np.nan
             continue
         seen[:] = -1
         for k in range(len(maker)):
-            home = placements[row, maker[k]]
+            home = rows[row, maker[k]]
             seen[home] = k
             crosses = False
             for use in range(start[k], start[k + 1]):
-                d = placements[row, user[use]]
+                d = rows[row, user[use]]
                 if seen[d] != k:
                     seen[d] = k
                     crosses = True

@@ -1,4 +1,4 @@
-"""The compiled event loop for a search that changes one placement a little, again and again.
+"""The compiled event loop for a search that changes one mapping a little, again and again.
 
 A run ends as soon as its makespan is sure to be above a limit. And what happened before the first op that moves had
 any input is the same as in the run that is kept: so a run begins at the last of a few states that were saved before

@@ -31,7 +31,7 @@ class RunState(NamedTuple):
     A crossing goes by the number of the first need that waits for it; `chain` leads to the others.
     """
 
-    device: Ints  # [v] the placement
+    device: Ints  # [v] the mapping
     inputs: Ints  # [v] inputs still to come
     ready_s: Floats  # [v] the latest input so far
     running: Ints  # [d] an op, IDLE or OCCUPIED
@@ -215,10 +215,10 @@ def take_op(t: Tables, w: RunState, d: int, now_s: float, bounds: bool) -> bool:
 
 
 @inner
-def begins(t: Tables, w: RunState, placements: Ints, row: int) -> bool:
-    """Everything as it is at second 0 under a placement; False where a device does not exist."""
+def begins(t: Tables, w: RunState, rows: Ints, row: int) -> bool:
+    """Everything as it is at second 0 under the mapping of a row; False where a device does not exist."""
     for v in range(len(t.inputs)):
-        d = placements[row, v]
+        d = rows[row, v]
         if d < 0 or d >= len(w.running):
             return False
         w.device[v] = d

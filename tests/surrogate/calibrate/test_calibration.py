@@ -26,7 +26,7 @@ def profiled():
     return Predictor(Simulator(graph, topology), launches(graph))
 
 
-def placements(count, seed=0):
+def mappings(count, seed=0):
     """The single devices, then mappings that cut much or little."""
     rng = np.random.default_rng(seed)
     rows = [[0] * 41, [1] * 41]
@@ -41,7 +41,7 @@ def error(predictor, rows, step_s):
 
 def test_eight_measured_mappings_tell_what_the_others_take(profiled):
     truth = replace(profiled, given=TRUTH)
-    shown, unseen = placements(8), placements(40, seed=1)
+    shown, unseen = mappings(8), mappings(40, seed=1)
     noise = np.random.default_rng(5).normal(1, 0.01, 8)
     found = profiled.calibrated(shown, truth.step_s(shown) * noise)
     assert error(profiled, unseen, truth.step_s(unseen)) > 0.15
@@ -52,7 +52,7 @@ def test_eight_measured_mappings_tell_what_the_others_take(profiled):
 def test_measurements_that_scattered_are_believed_less(profiled):
     """Another program ran while the first mappings were measured, and their steps scattered."""
     truth = replace(profiled, given=TRUTH)
-    shown, unseen = placements(12), placements(40, seed=1)
+    shown, unseen = mappings(12), mappings(40, seed=1)
     disturbed = np.zeros(12)
     disturbed[2:6] = 0.4
     measured_s = truth.step_s(shown) * (1 + disturbed)
@@ -61,7 +61,7 @@ def test_measurements_that_scattered_are_believed_less(profiled):
 
 
 def test_exact_predictions_are_left_alone(profiled):
-    rows = placements(6)
+    rows = mappings(6)
     found = profiled.calibrated(rows, profiled.step_s(rows))
     assert found.calibration.device_factor == pytest.approx((1, 1), abs=1e-3)
     assert found.calibration.byte_factor == pytest.approx(1, abs=1e-2)
@@ -69,7 +69,7 @@ def test_exact_predictions_are_left_alone(profiled):
 
 
 def test_single_devices_say_nothing_about_links(profiled):
-    singles = placements(2)
+    singles = mappings(2)
     found = profiled.calibrated(singles, 1.1 * profiled.step_s(singles))
     assert found.step_s(singles) == pytest.approx(1.1 * profiled.step_s(singles), rel=0.02)
     assert found.calibration.byte_factor == pytest.approx(1.0, abs=1e-6)
@@ -80,7 +80,7 @@ def test_contention_is_found_where_it_is(profiled):
     busy = Topology(profiled.profiled.topology.devices, (replace(LINK, bandwidth_bytes_per_s=2e8),))
     free = Predictor(Simulator(graph, busy), profiled.launches)
     truth = replace(free, given=Calibration((1.0, 1.0), contention="port"))
-    rows = placements(16)
+    rows = mappings(16)
     assert free.calibrated(rows, truth.step_s(rows)).calibration.contention == "port"
 
 
@@ -145,5 +145,5 @@ def test_a_correction_takes_no_op_below_nothing(unlike):
 
 def test_equal_devices_have_one_pace(profiled):
     truth = replace(profiled, given=TRUTH)
-    found = profiled.calibrated(placements(8), truth.step_s(placements(8)))
+    found = profiled.calibrated(mappings(8), truth.step_s(mappings(8)))
     assert isinstance(found.calibration.op_s, float)

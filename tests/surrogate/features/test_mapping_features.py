@@ -38,10 +38,10 @@ def graphs(draw):
 
 @st.composite
 def cases(draw):
-    """A graph, a topology of equal devices, and three placements."""
+    """A graph, a topology of equal devices, and three mappings."""
     graph, count = draw(graphs()), draw(st.integers(1, 3))
-    placement = st.lists(st.integers(0, count - 1), min_size=len(graph), max_size=len(graph))
-    return graph, machine(count, draw(st.sampled_from(CONTENTIONS))), [draw(placement) for _ in range(3)]
+    row = st.lists(st.integers(0, count - 1), min_size=len(graph), max_size=len(graph))
+    return graph, machine(count, draw(st.sampled_from(CONTENTIONS))), [draw(row) for _ in range(3)]
 
 
 def columns(found, name):
@@ -49,16 +49,16 @@ def columns(found, name):
     return np.array([c for n, c in found.items() if n.startswith(f"{name}@")]).T
 
 
-def of(graph, topology, placements, **more):
+def of(graph, topology, rows, **more):
     features = MappingFeatures(Simulator(graph, topology), **more)
-    return dict(zip(features.names, features.of(placements).T, strict=True))
+    return dict(zip(features.names, features.of(rows).T, strict=True))
 
 
 @given(cases())
 @settings(max_examples=60, deadline=None)
 def test_what_is_true_of_every_mapping(case):
-    graph, topology, placements = case
-    found = of(graph, topology, placements)
+    graph, topology, rows = case
+    found = of(graph, topology, rows)
     exact = 1 + 1e-12
     busy_s, ends_s = columns(found, "busy_s"), columns(found, "ends_s")
     assert (found["path_s"] <= found["makespan_s"] * exact).all()
@@ -80,19 +80,19 @@ def test_what_is_true_of_every_mapping(case):
 @given(cases())
 @settings(max_examples=40, deadline=None)
 def test_a_tensor_crosses_once_per_device(case):
-    graph, topology, placements = case
-    found = of(graph, topology, placements)
-    for at, cut in zip(placements, found["cut_tensors"], strict=True):
+    graph, topology, rows = case
+    found = of(graph, topology, rows)
+    for at, cut in zip(rows, found["cut_tensors"], strict=True):
         assert cut == len({(e.src, e.output_index, at[e.dst]) for e in graph.edges if at[e.src] != at[e.dst]})
 
 
 @given(cases())
 @settings(max_examples=40, deadline=None)
 def test_equal_devices_that_trade_places_permute_their_columns_and_leave_the_rest(case):
-    graph, topology, placements = case
-    before = of(graph, topology, placements)
+    graph, topology, rows = case
+    before = of(graph, topology, rows)
     for trade in permutations(range(len(topology))):
-        after = of(graph, topology, np.array(trade)[np.array(placements)])
+        after = of(graph, topology, np.array(trade)[np.array(rows)])
         for name in before:
             if "@" not in name:
                 # Which device is first in a tie may change the simulated schedule, and nothing else.
@@ -146,9 +146,9 @@ def test_a_small_mapping_counted_by_hand():
 def test_the_first_column_is_what_the_simulator_says():
     graph = OpGraph("two", (Op("a", cost_s={"cpu": 1.0}), Op("b", cost_s={"cpu": 2.0})), (Edge(0, 1, 8),))
     features = MappingFeatures(Simulator(graph, machine()), base_s=0.5)
-    placements = [[0, 0], [0, 1], [2, 1]]
-    expected = features.simulator.makespans(placements) + 0.5
-    np.testing.assert_array_equal(features.of(placements)[:, MAKESPAN], expected)
+    rows = [[0, 0], [0, 1], [2, 1]]
+    expected = features.simulator.makespans(rows) + 0.5
+    np.testing.assert_array_equal(features.of(rows)[:, MAKESPAN], expected)
 
 
 def test_every_column_is_named_once_with_unit_and_meaning():

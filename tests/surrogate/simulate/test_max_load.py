@@ -17,7 +17,7 @@ RATE = st.one_of(st.none(), st.floats(1e-3, 1e3))
 
 @st.composite
 def cases(draw):
-    """A graph of up to 20 ops, 1 to 4 or 70 devices, and a few placements; ops may stand where they cannot run."""
+    """A graph of up to 20 ops, 1 to 4 or 70 devices, and a few mappings; ops may stand where they cannot run."""
     n = draw(st.integers(1, 20))
     kinds = st.sampled_from(({"cpu": 1}, {"cpu": 1, "gpu": 1}, {"gpu": 1, "cpu": 1}))
     ops = tuple(Op(f"v{i}", cost_s={kind: draw(NUMBER) for kind in draw(kinds)}) for i in range(n))
@@ -33,19 +33,19 @@ def cases(draw):
         for d in range(min(count, 4))
     )
     devices += tuple(Device(f"d{d}", "cpu", egress_bytes_per_s=float(d)) for d in range(4, count))
-    rows = st.lists(st.integers(0, count - 1), min_size=n, max_size=n)
-    return OpGraph("g", ops, edges), Topology(devices), draw(st.lists(rows, min_size=1, max_size=4))
+    row = st.lists(st.integers(0, count - 1), min_size=n, max_size=n)
+    return OpGraph("g", ops, edges), Topology(devices), draw(st.lists(row, min_size=1, max_size=4))
 
 
 @settings(max_examples=300, deadline=None)
 @given(cases())
 def test_the_kernel_equals_the_definition_to_the_last_bit(case):
-    graph, topology, placements = case
+    graph, topology, rows = case
     costs = cost_matrix(graph, topology)
-    defined = [max(loads(graph, costs.tolist(), topology, row)) for row in placements]
+    defined = [max(loads(graph, costs.tolist(), topology, row)) for row in rows]
     compiled = MaxLoad(graph, topology, costs)
-    assert compiled.values(placements).tolist() == defined
-    assert [compiled.value(row) for row in placements] == defined
+    assert compiled.values(rows).tolist() == defined
+    assert [compiled.value(row) for row in rows] == defined
 
 
 def fork():
@@ -75,12 +75,12 @@ def test_many_rows_on_all_cores_are_those_of_one():
 @pytest.mark.parametrize(
     ("rows", "says"), [([[0, 1, 2, 3]], "outside 0..2"), ([[0, 0, 0, -1]], "outside"), ([[0]], "shape")]
 )
-def test_placements_that_are_none_are_refused(rows, says):
+def test_mappings_that_are_none_are_refused(rows, says):
     graph, topology = fork()
     with pytest.raises(BadInputError, match=says):
         MaxLoad(graph, topology, cost_matrix(graph, topology)).values(rows)
 
 
-def test_no_placements_have_no_values():
+def test_no_mappings_have_no_values():
     graph, topology = fork()
     assert MaxLoad(graph, topology, cost_matrix(graph, topology)).values(np.zeros((0, 4))).tolist() == []

@@ -50,43 +50,41 @@ def topologies(draw):
 
 @st.composite
 def cases(draw):
-    """A simulator and a few placements; ops may stand where they cannot run."""
+    """A simulator and a few mappings; ops may stand where they cannot run."""
     graph = draw(graphs())
     topology = draw(topologies())
-    rows = st.lists(st.integers(0, len(topology) - 1), min_size=len(graph), max_size=len(graph))
-    placements = np.array(draw(st.lists(rows, min_size=1, max_size=4)))
-    return Simulator(graph, topology, draw(st.sampled_from(SCHEDULES))), placements
+    row = st.lists(st.integers(0, len(topology) - 1), min_size=len(graph), max_size=len(graph))
+    rows = np.array(draw(st.lists(row, min_size=1, max_size=4)))
+    return Simulator(graph, topology, draw(st.sampled_from(SCHEDULES))), rows
 
 
 @settings(max_examples=300, deadline=None)
 @given(cases())
 def test_the_engine_equals_the_definition_to_the_last_bit(case):
-    simulator, placements = case
-    defined = [simulator.reference.makespan(row) for row in placements.tolist()]
-    assert simulator.makespans(placements).tolist() == defined
-    assert [simulator.makespan(row) for row in placements.tolist()] == defined
+    simulator, rows = case
+    defined = [simulator.reference.makespan(row) for row in rows.tolist()]
+    assert simulator.makespans(rows).tolist() == defined
+    assert [simulator.makespan(row) for row in rows.tolist()] == defined
 
 
 @settings(max_examples=100, deadline=None)
 @given(cases(), topologies(), st.floats(0.1, 10))
 def test_a_revalued_simulator_is_one_made_anew(case, topology, factor):
-    simulator, placements = case
-    simulator.makespans(placements)
+    simulator, rows = case
+    simulator.makespans(rows)
     topology = Topology(simulator.topology.devices, topology.links[:1], topology.contention)
     costs = simulator.costs * factor
     for other in (None, replace(topology, links=tuple(replace(x, src="*", dst="*") for x in topology.links))):
         new = Simulator(simulator.graph, other or simulator.topology, simulator.schedule, costs)
-        assert simulator.revalued(costs, other).makespans(placements).tolist() == new.makespans(placements).tolist()
+        assert simulator.revalued(costs, other).makespans(rows).tolist() == new.makespans(rows).tolist()
 
 
 @settings(max_examples=100, deadline=None)
 @given(cases())
 def test_makespan_and_screening_lie_between_the_critical_path_and_everything_in_a_row(case):
-    simulator, placements = case
+    simulator, rows = case
     graph, link = simulator.graph, simulator.tables.link
-    for row, makespan_s, screened_s in zip(
-        placements, simulator.makespans(placements), simulator.screen(placements), strict=True
-    ):
+    for row, makespan_s, screened_s in zip(rows, simulator.makespans(rows), simulator.screen(rows), strict=True):
         cost_s = simulator.costs[np.arange(len(graph)), row]
         end_s = np.zeros(len(graph))
         for v in graph.order:
@@ -110,20 +108,20 @@ def chains(count=300):
 
 def test_a_batch_that_is_shared_among_cores_equals_one_by_one():
     simulator = chains()
-    placements = np.random.default_rng(0).integers(0, 2, (1500, 300))
-    together = simulator.makespans(placements)
-    assert [simulator.makespan(row) for row in placements[::100]] == together[::100].tolist()
-    assert len(simulator.makespans(placements[:0])) == 0
+    rows = np.random.default_rng(0).integers(0, 2, (1500, 300))
+    together = simulator.makespans(rows)
+    assert [simulator.makespan(row) for row in rows[::100]] == together[::100].tolist()
+    assert len(simulator.makespans(rows[:0])) == 0
 
 
 def test_screening_is_exact_where_the_order_is_no_choice():
     simulator = chains(2)
-    placements = list(product((0, 1), repeat=2))
-    assert simulator.screen(placements).tolist() == simulator.makespans(placements).tolist()
+    rows = list(product((0, 1), repeat=2))
+    assert simulator.screen(rows).tolist() == simulator.makespans(rows).tolist()
 
 
 @pytest.mark.parametrize("wrong", [[[0, 2, 0]], [[0, -1, 0]], [[0, 1]], [0, 1, 0]])
-def test_placements_that_are_none_are_refused(wrong):
+def test_mappings_that_are_none_are_refused(wrong):
     graph = OpGraph("g", tuple(Op(name, cost_s={"cpu": 1.0}) for name in "abc"), ())
     simulator = Simulator(graph, chains(2).topology)
     for method in (simulator.makespans, simulator.screen):
