@@ -8,7 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from placer.devices.host.cores import usable_cores
+from placer.errors import BadInputError
+
+Rows = NDArray[np.int32]
+Floats = NDArray[np.float64]
 
 # Below so many steps of work, one core is done before a second has started.
 WORTH_A_THREAD = 15_000
@@ -38,6 +45,22 @@ def in_pieces(compute: Callable[[slice], None], rows: int, size: int) -> None:
     compute(slice(0, ends[1]))
     for other in others:
         other.result()
+
+
+def by_row(compute: Callable[[Rows, Floats], None], rows: ArrayLike, ops: int, devices: int, size: int) -> Floats:
+    """[mappings] the number of each of `rows`, [mappings, ops] device indices; `in_pieces` of `size` steps a row.
+
+    compute: fills in the numbers of some rows, NaN where a device is none. Raises BadInputError for that, and for
+    another shape.
+    """
+    given = np.ascontiguousarray(rows, dtype=np.int32)
+    if given.ndim != 2 or given.shape[1] != ops:
+        raise BadInputError(f"the mappings have the shape {given.shape}; give [mappings, {ops}].")
+    out = np.empty(len(given))
+    in_pieces(lambda piece: compute(given[piece], out[piece]), len(given), size)
+    if np.isnan(out).any():
+        raise BadInputError(f"a mapping names a device outside 0..{devices - 1}.")
+    return out
 
 
 @cache

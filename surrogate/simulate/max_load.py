@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs
-from surrogate.parallel import in_pieces
+from surrogate.parallel import by_row
 from surrogate.simulate.kernels.arrays import needs_of
 
 if TYPE_CHECKING:
@@ -74,15 +73,10 @@ class MaxLoad:
         """
         from surrogate.simulate.kernels.max_load_kernel import max_loads  # numba is slow to import
 
-        given = np.ascontiguousarray(rows, dtype=np.int32)
-        if given.ndim != 2 or given.shape[1] != len(self.graph):
-            raise BadInputError(f"the mappings have the shape {given.shape}; give [mappings, {len(self.graph)}].")
-        out = np.empty(len(given))
         ends = self.ends
-        in_pieces(lambda piece: max_loads(ends, given[piece], out[piece]), len(given), self._size)
-        if np.isnan(out).any():
-            raise BadInputError(f"a mapping names a device outside 0..{len(self.topology) - 1}.")
-        return out
+        return by_row(
+            lambda some, out: max_loads(ends, some, out), rows, len(self.graph), len(self.topology), self._size
+        )
 
     @cached_property
     def ends(self) -> Ends:

@@ -21,7 +21,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs, cost_matrix
-from surrogate.parallel import in_pieces
+from surrogate.parallel import Floats, Rows, by_row
 from surrogate.simulate.kernels.arrays import Needs, Tables, needs_of, tables_of
 from surrogate.simulate.priority import (
     DONF,
@@ -62,7 +62,7 @@ class Simulator:
         """Seconds of one training step with op i on device `devices[i]`; infinity where a link is missing."""
         return float(self.makespans(np.array(devices, dtype=np.int32)[None])[0])
 
-    def makespans(self, rows: ArrayLike) -> NDArray[np.float64]:
+    def makespans(self, rows: ArrayLike) -> Floats:
         """The makespan of each of `rows`, [mappings, ops] device indices; on all cores where it is worth it.
 
         Infinity where a link is missing or an op cannot run. Raises BadInputError for another shape, and for a
@@ -73,7 +73,7 @@ class Simulator:
         tables = self.tables
         return self._all(rows, lambda some, out: makespans(tables, some, out))
 
-    def screen(self, rows: ArrayLike) -> NDArray[np.float64]:
+    def screen(self, rows: ArrayLike) -> Floats:
         """About what `makespans` gives, several times faster: ops in one fixed order (see `kernels.fixed_order`).
 
         Use it to rank mappings, never as a prediction.
@@ -150,17 +150,8 @@ class Simulator:
     def _size(self) -> int:
         return len(self.graph) + len(self.needs.dst)
 
-    def _all(
-        self, rows: ArrayLike, compute: Callable[[NDArray[np.int32], NDArray[np.float64]], None]
-    ) -> NDArray[np.float64]:
-        given = np.ascontiguousarray(rows, dtype=np.int32)
-        if given.ndim != 2 or given.shape[1] != len(self.graph):
-            raise BadInputError(f"the mappings have the shape {given.shape}; give [mappings, {len(self.graph)}].")
-        out = np.empty(len(given))
-        in_pieces(lambda piece: compute(given[piece], out[piece]), len(given), self._size)
-        if np.isnan(out).any():
-            raise BadInputError(f"a mapping names a device outside 0..{len(self.topology) - 1}.")
-        return out
+    def _all(self, rows: ArrayLike, compute: Callable[[Rows, Floats], None]) -> Floats:
+        return by_row(compute, rows, len(self.graph), len(self.topology), self._size)
 
     def _refuse_crossing(self, devices: Sequence[int]) -> None:
         for e in self.graph.edges:
