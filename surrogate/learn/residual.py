@@ -20,6 +20,8 @@ from surrogate.features.mapping_features import MappingFeatures
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int32]
+Settings = tuple[float, float, float]
+"""Size, work length, form length."""
 
 COMMON = 0.03  # prior standard deviation of the error that all mappings share, relative
 SIZES = (0.02, 0.05, 0.1, 0.2)  # candidates for that of the errors of single mappings; the likeliest is taken
@@ -65,13 +67,14 @@ class Residual:
     """The Gaussian process after `measured`.
 
     work: [units], each unit's share of all work. error: [mappings], log(measured / predicted). noise: [mappings], the
-    relative standard deviation of what was measured.
+    relative standard deviation of what was measured. given: settings that are known.
     """
 
     work: Floats
     measured: MappingViews
     error: Floats
     noise: Floats
+    given: Settings | None = None
 
     def expect(self, sample: MappingViews) -> tuple[Floats, Floats]:
         """(mean, standard deviation) of the residual of each mapping of `sample`."""
@@ -90,30 +93,28 @@ class Residual:
         both = MappingViews(*(np.concatenate(pair) for pair in zip(_parts(self.measured), _parts(sample), strict=True)))
         error = np.concatenate([self.error, self.expect(sample)[0]])
         noise = np.concatenate([self.noise, np.full(len(sample), LEAST_NOISE)])
-        believed = Residual(self.work, both, error, noise)
-        believed.__dict__["settings"] = self.settings
-        return believed
+        return Residual(self.work, both, error, noise, self.settings)
 
     @cached_property
-    def settings(self) -> tuple[float, float, float]:
-        """(size, work length, form length) of the greatest posterior likelihood."""
-        return max(product(SIZES, WORK_LENGTHS, FORM_LENGTHS), key=self._log_likelihood)
+    def settings(self) -> Settings:
+        """Those given, else those of the greatest posterior likelihood."""
+        return self.given or max(product(SIZES, WORK_LENGTHS, FORM_LENGTHS), key=self._log_likelihood)
 
     @cached_property
     def _solved(self) -> tuple[Floats, Floats]:
         """(weights, Cholesky factor) of the measured ones."""
         return _solve(self._covariance(self.settings), self.error)
 
-    def _log_likelihood(self, settings: tuple[float, float, float]) -> float:
+    def _log_likelihood(self, settings: Settings) -> float:
         weights, lower = _solve(self._covariance(settings), self.error)
         usual = (np.log(settings[0] / USUAL) / USUAL_SPREAD) ** 2
         return float(-0.5 * self.error @ weights - np.log(np.diag(lower)).sum() - 0.5 * usual)
 
-    def _covariance(self, settings: tuple[float, float, float]) -> Floats:
+    def _covariance(self, settings: Settings) -> Floats:
         noise = np.maximum(self.noise, LEAST_NOISE)
         return self._kernel(self.measured, self.measured, settings) + np.diag(noise**2)
 
-    def _kernel(self, a: MappingViews, b: MappingViews, settings: tuple[float, float, float] | None = None) -> Floats:
+    def _kernel(self, a: MappingViews, b: MappingViews, settings: Settings | None = None) -> Floats:
         size, work_length, form_length = settings or self.settings
         elsewhere = np.stack([(row != b.placements) @ self.work for row in a.placements])
         apart = ((a.form[:, None, :] - b.form[None, :, :]) ** 2).sum(axis=2)

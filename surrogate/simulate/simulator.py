@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -43,6 +42,22 @@ if TYPE_CHECKING:
     from surrogate.simulate.kernels.fixed_order import Line
 
 
+class _OfGraph:
+    """What depends on the graph alone: shared by all that are revalued, whoever needs it first."""
+
+    def __init__(self, graph: OpGraph) -> None:
+        self.graph = graph
+
+    @cached_property
+    def needs(self) -> Needs:
+        return needs_of(self.graph)
+
+    @cached_property
+    def by_out_degree(self) -> NDArray[np.int32]:
+        """Each op's place in line for donf."""
+        return positions(weighted_out_degree(self.graph))
+
+
 class Simulator:
     """Simulates mappings of one graph on one topology; what they share is prepared once.
 
@@ -56,7 +71,7 @@ class Simulator:
         self.topology = topology
         self.schedule = schedule
         self.costs = cost_matrix(graph, topology) if costs is None else costs
-        self._needs: list[Needs] = []  # shared by all that are revalued, whoever needs them first
+        self._of_graph = _OfGraph(graph)
 
     def makespan(self, devices: Sequence[int] | NDArray[np.integer]) -> float:
         """Seconds of one training step with op i on device `devices[i]`; infinity where a link is missing."""
@@ -95,11 +110,8 @@ class Simulator:
 
         What depends on the graph alone is shared, so that fits can afford hundreds of them.
         """
-        other = copy(self)
-        for name in ("cost_s", "reference", "tables", "line", *(["place"] if self.schedule == RANK else [])):
-            other.__dict__.pop(name, None)
-        other.costs = costs
-        other.topology = topology or self.topology
+        other = Simulator(self.graph, topology or self.topology, self.schedule, costs)
+        other._of_graph = self._of_graph
         return other
 
     @cached_property
@@ -113,7 +125,7 @@ class Simulator:
         if self.schedule == FIFO:
             return None
         if self.schedule == DONF:
-            return positions(weighted_out_degree(self.graph))
+            return self._of_graph.by_out_degree
         first = freeing(self.graph) if is_tight(self.graph, self.topology) else None
         return positions(upward_rank(self.graph, self.costs, self.topology), turns(self.graph), first)
 
@@ -142,9 +154,7 @@ class Simulator:
     @property
     def needs(self) -> Needs:
         """Who needs which tensor."""
-        if not self._needs:
-            self._needs.append(needs_of(self.graph))
-        return self._needs[0]
+        return self._of_graph.needs
 
     @property
     def _size(self) -> int:
