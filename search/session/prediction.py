@@ -17,7 +17,7 @@ from placer.graph.topology import Topology
 from placer.result import Failed, Measured, Result, standard_error
 from search.exact.bounds import lower_bound
 from search.problem.memory_fit import with_tensors
-from search.problem.problem import Problem
+from search.problem.problem import Placement, Problem
 from surrogate.calibrate.calibration import Predictor, launches
 from surrogate.costs.cost_matrix import cost_matrix, with_cost_matrix
 from surrogate.simulate.priority import FIFO, RANK
@@ -32,6 +32,9 @@ class Prediction:
 
     topology: as its links were measured. fine: the predictor of the ops; placed steps run their ops in the order in
     which its simulator does, except that with FIFO TensorFlow's executor decides. headroom: as in Problem.
+
+    Methods take four forms of a mapping, and parameters are named for them: `placement` is a device per unit of
+    `problem`, `mapping` a Mapping of the groups, `fine` a Mapping of the ops, `op_devices` a device per op.
     """
 
     groups: Groups
@@ -54,7 +57,7 @@ class Prediction:
         return self.fine.profiled.schedule
 
     def calibrated(self, measured: Sequence[tuple[Mapping, Result]]) -> Prediction:
-        """Corrected by what was measured: mappings of the groups, and what each came to."""
+        """Corrected by what was measured: each mapping, and what it came to."""
         return self.corrected([(self.groups.expand(mapping), result) for mapping, result in measured])
 
     def warned(self, failures: Iterable[Result]) -> Prediction:
@@ -67,12 +70,12 @@ class Prediction:
         return self if found == self.ran_out else replace(self, ran_out=found)
 
     def corrected(self, measured: Sequence[tuple[tuple[int, ...], Result]]) -> Prediction:
-        """Corrected by what was measured: the device of each op, and what it came to."""
-        known = [(devices, result) for devices, result in measured if isinstance(result, Measured)]
+        """The same by the devices of ops."""
+        known = [(op_devices, result) for op_devices, result in measured if isinstance(result, Measured)]
         if not known:
             return self
         fine = self.fine.calibrated(
-            [devices for devices, _ in known],
+            [op_devices for op_devices, _ in known],
             [result.step_s for _, result in known],
             [standard_error(result) for _, result in known],
         )
@@ -98,25 +101,47 @@ class Prediction:
 
     def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
         """Predicted seconds of steps op by op. rows: [placements, units of `problem`]."""
-        return self.fine.step_s(rows[:, self.problem.limits.unit_of][:, list(self.groups.group_of)])
+        return self.fine.step_s(rows[:, self._unit_of])
+
+    @cached_property
+    def _unit_of(self) -> NDArray[np.int32]:
+        """[ops] the unit of `problem` that each op is in."""
+        return self.problem.limits.unit_of[list(self.groups.group_of)]
+
+    def op_devices(self, placement: Placement) -> tuple[int, ...]:
+        """The device of each op under a placement."""
+        devices = self.problem.devices(placement)
+        return tuple([devices[group] for group in self.groups.group_of])
+
+    def placement(self, op_devices: tuple[int, ...]) -> Placement | None:
+        """Each unit where its ops are; None where they are apart, or where that cannot be or does not fit."""
+        problem = self.problem
+        row = np.zeros(len(problem.units), np.int32)
+        row[self._unit_of] = op_devices
+        placement = tuple(row.tolist())
+        together = (row[self._unit_of] == op_devices).all()
+        can = together and all(d in feasible for d, feasible in zip(placement, problem.feasible, strict=True))
+        return placement if can and problem.fits(placement) else None
 
     def step_s(self, mapping: Mapping) -> float:
-        """Predicted seconds of a step under a mapping of the groups."""
-        return float(self.fine.step_s([self.groups.expand(mapping)])[0])
+        """Predicted seconds of a step, op by op."""
+        return self.step_s_of(self.groups.expand(mapping))
+
+    def step_s_of(self, op_devices: tuple[int, ...]) -> float:
+        """The same with ops on these devices."""
+        return float(self.fine.step_s([op_devices])[0])
 
     def lack(self, mapping: Mapping) -> Lack | None:
-        """The device that cannot hold all that it has at once under a mapping of the groups, variables and tensors, as
-        simulated; None where all can.
-        """
+        """The device that cannot hold all its variables and tensors at once, as simulated; None where all can."""
         return None if self._is_roomy else self.lack_of(self.groups.expand(mapping))
 
-    def lack_of(self, devices: tuple[int, ...]) -> Lack | None:
+    def lack_of(self, op_devices: tuple[int, ...]) -> Lack | None:
         """The same with ops on these devices."""
-        return None if self._is_roomy else self._worst(self.fine.simulator.timeline(devices).memory_peak_bytes)
+        return None if self._is_roomy else self._worst(self.fine.simulator.timeline(op_devices).memory_peak_bytes)
 
-    def peaks(self, mapping: Mapping) -> Sequence[float]:
-        """The most bytes that each device holds at once under a mapping of the ops."""
-        return self.timeline(mapping).memory_peak_bytes
+    def peaks(self, fine: Mapping) -> Sequence[float]:
+        """The most bytes that each device holds at once."""
+        return self.timeline(fine).memory_peak_bytes
 
     def _worst(self, peaks_bytes: Sequence[float]) -> Lack | None:
         """The largest shortage of memory over the devices; None where all can hold their peaks. A device's limit is
@@ -130,14 +155,14 @@ class Prediction:
                 lack = known
         return lack
 
-    def hold(self, mappings: Sequence[Mapping]) -> bool:
-        """Whether the devices have memory for placed steps of all these mappings of the ops at once, as simulated: for
-        the variables of all, and for the tensors of the one that runs.
+    def hold(self, fine: Sequence[Mapping]) -> bool:
+        """Whether the devices have memory for placed steps of all these mappings at once, as simulated: for the
+        variables of all, and for the tensors of the one that runs.
         """
-        if not mappings or self.is_roomy_for(len(mappings)):
+        if not fine or self.is_roomy_for(len(fine)):
             return True
-        held = np.array([mapping.memory_bytes for mapping in mappings], np.float64)
-        tensors = np.array([self.timeline(mapping).memory_peak_bytes for mapping in mappings]) - held
+        held = np.array([each.memory_bytes for each in fine], np.float64)
+        tensors = np.array([self.timeline(each).memory_peak_bytes for each in fine]) - held
         peaks = held.sum(axis=0) + tensors.max(axis=0)
         return self._worst(peaks.tolist()) is None
 
@@ -162,18 +187,19 @@ class Prediction:
     def _is_roomy_by_limits(self) -> bool:
         return self._has_room_for(1)  # else the problem would become another one in the middle of a search
 
-    def timeline(self, mapping: Mapping) -> Timeline:
-        return self.fine.simulator.timeline(mapping.devices)
+    def timeline(self, fine: Mapping) -> Timeline:
+        """The simulated step."""
+        return self.fine.simulator.timeline(fine.devices)
 
-    def order(self, mapping: Mapping) -> list[str]:
-        """The run order of a mapping of the ops; empty where TensorFlow's executor decides."""
-        return self.order_of(mapping.devices)
+    def order(self, fine: Mapping) -> list[str]:
+        """The run order; empty where TensorFlow's executor decides."""
+        return self.order_of(fine.devices)
 
-    def order_of(self, devices: tuple[int, ...]) -> list[str]:
-        """The run order of ops on these devices."""
-        if self.schedule == FIFO or len(set(devices)) == 1:
+    def order_of(self, op_devices: tuple[int, ...]) -> list[str]:
+        """The same with ops on these devices."""
+        if self.schedule == FIFO or len(set(op_devices)) == 1:
             return []
-        return run_order(self.fine.simulator.timeline(devices))
+        return run_order(self.fine.simulator.timeline(op_devices))
 
     def bound_s(self) -> float:
         """Seconds that no mapping of the ops is predicted below; one that splits groups may beat a bound of groups."""

@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import OpGraph
-from placer.graph.topology import ANY, Topology
+from placer.graph.topology import Topology
 from placer.result import Failed, Measured, Result
 from search.online.replan.load import Load
 from search.online.replan.proposal import NoRoomError, OpDevices, PlanSettings, Proposal
@@ -109,7 +107,7 @@ class Replanner:
         """
         self._check(devices)
         view = self._view()
-        return view.step_s(self._within(view, devices)) if view.has(devices) else math.inf
+        return view.prediction.step_s_of(self._within(view, devices)) if view.has(devices) else math.inf
 
     def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> None:
         """The load changed: devices and links now take so many times as long as profiled, 1 for those left out.
@@ -164,7 +162,7 @@ class Replanner:
         if load != AS_PROFILED:
             known = self._viewed(names, AS_PROFILED)
             return replace(known, load=load, prediction=load.on(known.prediction), knows=0)
-        topology = _part(self.topology, names)
+        topology = self.topology.narrowed(names)
         groups = coarsen(self.graph, self.settings.groups, topology)
         prediction = Prediction.profiled(groups, topology, self.settings.headroom)
         view = _View(tuple(self.topology.index[name] for name in names), load, prediction, 0)
@@ -213,11 +211,11 @@ class Replanner:
 
         One that is told how single devices are predicted, because nothing ran yet, or that asks by a rule, is not kept.
         """
-        problem = view.problem
-        known = [(view.placement(devices), result) for devices, result in self._measured(view)]
+        problem, prediction = view.problem, view.prediction
+        known = [(prediction.placement(devices), result) for devices, result in self._measured(view)]
         ran = any(isinstance(result, Measured) for _, result in known)
         if not ran:
-            known += [(p, Measured(view.step_s(view.expand(p)))) for p in problem.singles()]
+            known += [(p, Measured(prediction.step_s_of(prediction.op_devices(p)))) for p in problem.singles()]
         key = (tuple([self.topology.names[d] for d in view.devices]), view.load)
         kept = ran and name == self.settings.searcher
         session = self._sessions.get(key) if kept else None
@@ -248,7 +246,7 @@ class Replanner:
     def _worthwhile(self, view: _View, found: list[Proposal]) -> list[Proposal]:
         """Without those that are far from the best of them, of what was measured and of the single devices."""
         known = [devices for devices, result in self._measured(view) if isinstance(result, Measured)]
-        known += [view.expand(placement) for placement in view.problem.singles()]
+        known += [view.prediction.op_devices(placement) for placement in view.problem.singles()]
         predicted_s = [p.predicted_s for p in found] + (view.prediction.fine.step_s(known).tolist() if known else [])
         kept = [p for p in found if p.predicted_s <= FAR * min(predicted_s)]
         if len(kept) < len(found):
@@ -257,8 +255,8 @@ class Replanner:
 
     def _proposal(self, view: _View, placement: Placement, searcher: str) -> Proposal:
         """Without its run order, which takes as long as many predictions."""
-        devices = view.expand(placement)
-        return Proposal(view.whole(devices), (), view.step_s(devices), searcher, self.settings.plan)
+        devices = view.prediction.op_devices(placement)
+        return Proposal(view.whole(devices), (), view.prediction.step_s_of(devices), searcher, self.settings.plan)
 
     def _ordered(self, view: _View, proposal: Proposal) -> Proposal:
         return replace(proposal, order=tuple(view.prediction.order_of(self._within(view, proposal.devices))))
@@ -292,27 +290,6 @@ class _View:
         """A mapping of the view's devices by their indices in the whole topology."""
         return devices if self.is_whole else tuple([self.devices[d] for d in devices])
 
-    def step_s(self, devices: OpDevices) -> float:
-        """Predicted op by op."""
-        return float(self.prediction.fine.step_s([devices])[0])
-
-    def expand(self, placement: Placement) -> OpDevices:
-        """The device of each op."""
-        devices = self.problem.devices(placement)
-        return tuple([devices[group] for group in self.prediction.groups.group_of])
-
-    def placement(self, devices: OpDevices) -> Placement | None:
-        """The units of the problem where their ops are; None where they are apart, or more than fits."""
-        problem = self.problem
-        unit_of = problem.limits.unit_of[list(self.prediction.groups.group_of)]
-        row = np.zeros(len(problem.units), np.int32)
-        row[unit_of] = devices
-        placement = tuple(row.tolist())
-        whole = (row[unit_of] == devices).all() and all(
-            d in f for d, f in zip(placement, problem.feasible, strict=True)
-        )
-        return placement if whole and problem.fits(placement) else None
-
 
 def _best_first(proposals: Sequence[Proposal]) -> list[Proposal]:
     return sorted(proposals, key=lambda p: p.predicted_s)
@@ -322,12 +299,3 @@ def _telling(measured: Sequence[tuple[OpDevices, Result]]) -> list[tuple[OpDevic
     """What a calibration replays of all that was measured."""
     ran = [(len(set(devices)) > 1, r.step_s, devices) for devices, r in measured if isinstance(r, Measured)]
     return [(devices, Measured(step_s)) for _, step_s, devices in sorted(ran)[:MOST_CALIBRATED]]
-
-
-def _part(topology: Topology, names: tuple[str, ...]) -> Topology:
-    """Some of the devices, and the links between them."""
-    if names == topology.names:
-        return topology
-    devices = tuple(device for device in topology.devices if device.name in names)
-    links = tuple(link for link in topology.links if {link.src, link.dst} <= {*names, ANY})
-    return replace(topology, devices=devices, links=links)

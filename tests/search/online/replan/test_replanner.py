@@ -131,8 +131,8 @@ def test_a_rule_that_is_no_good_is_not_proposed(graph):
     """HEFT does not look ahead to what comes back over links that are as slow as this."""
     slow = replace(LINK, latency_s=3e-3, send_s=2e-3, receive_s=2e-3)
     plan = Replanner(towers(2, 12), Topology(machine(2).devices, (slow,)))
-    view = plan._view()
-    heft = view.step_s(view.expand(heft_placement(view.problem)))
+    prediction = plan._view().prediction
+    heft = prediction.step_s_of(prediction.op_devices(heft_placement(prediction.problem)))
     found = plan.propose(6)
     assert heft > NEARLY * found[0].predicted_s
     assert "heft" not in {p.searcher for p in found}
