@@ -20,11 +20,6 @@ from surrogate.features.mapping_features import MAKESPAN, OF_STEP
 
 Floats = NDArray[np.float64]
 
-DEFAULT = "gaussian-process-on-simulator"
-"""The regressor that the genetic algorithm asks: in both recordings of `placer bench surrogates` among those whose
-error no other's is clearly below. Which of these loses the least by its choice differed from one to the other.
-"""
-
 THREADS = 1  # there are tens of rows: a second thread would wait for longer than it works
 FAR = np.log(1.5)  # no step is predicted further outside those seen
 FOLDS = 4  # of the cross-validation by which settings are chosen
