@@ -141,14 +141,20 @@ class OpGraph:
     def ordered_like(self, names: Sequence[str]) -> list[str]:
         """All ops in a topological order that follows `names`, an order of some of them, where dependencies allow."""
         rank = {name: i for i, name in enumerate(names)}
-        key = [rank.get(op.name, len(rank)) for op in self.ops]
+        return [self.ops[v].name for v in self.order_by([rank.get(op.name, len(rank)) for op in self.ops])]
+
+    def order_by(self, key: Sequence[int]) -> list[int]:
+        """Op indices in topological order: of the ops whose producers have come, the one with the least key is next.
+
+        key: one per op; ties by index.
+        """
         waiting = [len({e.src for e in into}) for into in self.in_edges]
         ready = [(key[v], v) for v, n in enumerate(waiting) if n == 0]
         heapify(ready)
         order = []
         while ready:
             u = heappop(ready)[1]
-            order.append(self.ops[u].name)
+            order.append(u)
             for v in {e.dst for e in self.out_edges[u]}:
                 waiting[v] -= 1
                 if waiting[v] == 0:

@@ -7,7 +7,6 @@ ops that free memory come before both.
 from __future__ import annotations
 
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -149,15 +148,4 @@ def by_earliest_start(graph: OpGraph, costs: Costs) -> NDArray[np.int32]:
 
 def topological(graph: OpGraph, place: NDArray[np.int32]) -> NDArray[np.int32]:
     """Op indices in the order in which they come if of those whose producers have come the first in line is next."""
-    waits_for = [len({e.src for e in into}) for into in graph.in_edges]
-    ready = [(at, v) for v, at in enumerate(place.tolist()) if not waits_for[v]]
-    heapify(ready)
-    order = []
-    while ready:
-        v = heappop(ready)[1]
-        order.append(v)
-        for w in {e.dst for e in graph.out_edges[v]}:
-            waits_for[w] -= 1
-            if not waits_for[w]:
-                heappush(ready, (int(place[w]), w))
-    return np.array(order, np.int32)
+    return np.array(graph.order_by(place.tolist()), np.int32)
