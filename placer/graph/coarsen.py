@@ -52,11 +52,11 @@ class Groups:
         return Mapping(self.fine, mapping.topology, self.expand(mapping), mapping.headroom)
 
 
-def coarsen(graph: OpGraph, groups: int = 192, topology: Topology | None = None) -> Groups:
+def coarsen(graph: OpGraph, groups: int, topology: Topology) -> Groups:
     """Join `graph`'s ops into at most about `groups` groups (never fewer than one per unit that must stay apart).
 
     topology: tells where each op can run. Ops without a common device are not merged unless they are colocated, and a
-    group runs where all its ops can. Without a topology, device names and kinds are compared as labels.
+    group runs where all its ops can.
 
     Units are merged by heavy-edge matching (Karypis & Kumar 1998, section 3.1): first the pairs whose cut is the most
     expensive relative to their compute, each unit at most once a round. Groups follow from units: op v is at depth
@@ -77,15 +77,15 @@ def coarsen(graph: OpGraph, groups: int = 192, topology: Topology | None = None)
 class _Units:
     """A partition of the ops that only ever gets coarser.
 
-    can: for the root op of each unit, the devices that can run the unit, as bits; all bits set without a topology.
+    can: for the root op of each unit, the devices that can run the unit, as bits.
     part: for the root op of each unit with ops that are for one part of a divided step, that part.
     """
 
-    def __init__(self, graph: OpGraph, topology: Topology | None) -> None:
+    def __init__(self, graph: OpGraph, topology: Topology) -> None:
         self.graph = graph
         self.sets = UnionFind[int]()
         self.root = self.sets.root  # the op that stands for an op's unit
-        self.can = [-1 if topology is None else _runs_on(op, topology) for op in graph.ops]
+        self.can = [_runs_on(op, topology) for op in graph.ops]
         self.part = {i: op.part for i, op in enumerate(graph.ops) if op.part is not None}
         for first, *others in graph.colocated:
             for i in others:
@@ -226,7 +226,7 @@ def _sink(graph: OpGraph, pieces: Sequence[Piece], depth: list[int]) -> None:
             depth[v] = min(depth[e.dst] - (pieces[e.dst] != here) for e in graph.out_edges[v])
 
 
-def _groups(graph: OpGraph, units: _Units, members: Sequence[tuple[int, ...]], topology: Topology | None) -> Groups:
+def _groups(graph: OpGraph, units: _Units, members: Sequence[tuple[int, ...]], topology: Topology) -> Groups:
     shared: dict[int, int] = defaultdict(int)
     for group in members:
         shared[units.root(group[0])] += 1
@@ -257,11 +257,11 @@ def _runs_on(op: Op, topology: Topology) -> int:
     return sum(1 << d for d, device in enumerate(topology.devices) if op.runs_on(device))
 
 
-def _group_op(graph: OpGraph, members: Sequence[int], label: str | None, topology: Topology | None) -> Op:
+def _group_op(graph: OpGraph, members: Sequence[int], label: str | None, topology: Topology) -> Op:
     ops = [graph.ops[i] for i in members]
     return replace(
         max(ops, key=_weight),
-        cost_s=_labelled_costs(ops) if topology is None else _costs(ops, topology),
+        cost_s=_costs(ops, topology),
         memory_bytes=sum(op.memory_bytes for op in ops),
         colocate=label,
         devices=_common_devices(ops, topology),
@@ -279,20 +279,10 @@ def _costs(ops: Sequence[Op], topology: Topology) -> dict[str, float]:
     return {name: sum_s for name, sum_s in sums_s.items() if sum_s < math.inf}
 
 
-def _labelled_costs(ops: Sequence[Op]) -> dict[str, float]:
-    """Cost label (name or kind) -> seconds of all ops, for labels that all ops with costs share."""
-    priced = [op.cost_s for op in ops if op.cost_s]
-    labels = set.intersection(*map(set, priced)) if priced else set()
-    return {label: sum(cost_s[label] for cost_s in priced) for label in sorted(labels)}
-
-
-def _common_devices(ops: Sequence[Op], topology: Topology | None) -> tuple[str, ...] | None:
+def _common_devices(ops: Sequence[Op], topology: Topology) -> tuple[str, ...] | None:
     """The devices that every op may run on; None where no op is limited."""
-    limits = [set(op.devices) for op in ops if op.devices is not None]
-    if not limits:
+    if all(op.devices is None for op in ops):
         return None
-    if topology is None:
-        return tuple(sorted(set.intersection(*limits)))
     return tuple(d.name for d in topology.devices if all(op.runs_on(d) for op in ops))
 
 

@@ -12,6 +12,7 @@ from placer.graph.held_memory import Lack, lack_in_order
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Topology
 
+GROUPS = 192  # about as many as a search moves
 SHARES = (0.5, 0.25, 0.1, 0.0)  # of a device's memory that variables may take, in the order tried
 Times = Mapping[str, Mapping[str, float]]
 """Op name -> device name -> measured seconds."""
@@ -162,7 +163,7 @@ def _relieved(
 
 def _units(graph: OpGraph, topology: Topology) -> list[list[int]]:
     """Ops that belong together: variables with their slots, gradients and updates."""
-    groups = coarsen(graph, topology=topology)
+    groups = coarsen(graph, GROUPS, topology)
     return [[v for g in unit for v in groups.members[g]] for unit in groups.graph.colocated]
 
 

@@ -34,7 +34,7 @@ def setting(two_cpus, make_step):
 def random_devices(captured, two_cpus, seed):
     """A random mapping of units, as TensorFlow's names per op."""
     chance = random.Random(seed)
-    coarse = coarsen(captured.graph, 40)
+    coarse = coarsen(captured.graph, 40, two_cpus.topology)
     place = {}
     for unit in coarse.graph.colocated:
         place.update(dict.fromkeys(unit, chance.randrange(2)))

@@ -35,17 +35,17 @@ def random_graph(ops: int, seed: int) -> OpGraph:
 @given(ops=st.integers(2, 60), seed=st.integers(0, 10_000), groups=st.integers(2, 40))
 def test_groups_are_a_partition_without_a_cycle(ops, seed, groups):
     fine = random_graph(ops, seed)
-    coarse = coarsen(fine, groups)
+    coarse = coarsen(fine, groups, TWO)
     assert sorted(op for members in coarse.members for op in members) == list(range(ops))
     assert len(coarse.graph.order) == len(coarse.graph)  # OpGraph refuses a cycle; said here all the same
-    assert sum(op.cost_s["cpu"] for op in coarse.graph.ops) == pytest.approx(sum(op.cost_s["cpu"] for op in fine.ops))
+    assert sum(op.cost_s["a"] for op in coarse.graph.ops) == pytest.approx(sum(op.cost_s["cpu"] for op in fine.ops))
     assert sum(op.memory_bytes for op in coarse.graph.ops) == sum(op.memory_bytes for op in fine.ops)
 
 
 @settings(max_examples=40, deadline=None)
 @given(ops=st.integers(2, 60), seed=st.integers(0, 10_000))
 def test_any_mapping_of_the_groups_keeps_the_ops_colocated(ops, seed):
-    coarse = coarsen(random_graph(ops, seed), 20)
+    coarse = coarsen(random_graph(ops, seed), 20, TWO)
     chance = random.Random(seed)
     devices = [0] * len(coarse.graph)
     for unit in coarse.graph.colocated:
@@ -62,7 +62,7 @@ def test_edges_between_groups_are_the_tensors_that_cross():
     """a makes one tensor for b and c: two edges, one output index."""
     ops = tuple(Op(name, "Op", {"cpu": 1.0}) for name in "abc")
     graph = OpGraph("fork", ops, (Edge(0, 1, 8192), Edge(0, 2, 8192)))
-    coarse = coarsen(graph, 6).graph
+    coarse = coarsen(graph, 6, TWO).graph
     assert [(coarse.ops[e.src].name, coarse.ops[e.dst].name, e.output_index) for e in coarse.edges] == [
         ("a", "b", 0),
         ("a", "c", 0),
@@ -80,7 +80,7 @@ def test_parameter_traffic_stays_with_its_variable():
         Op("assign", "AssignSubVariableOp", {"cpu": 0.1}, colocate="w", phase="update"),
     )
     edges = (Edge(0, 1, 0), Edge(1, 2, 4096), Edge(2, 3, 64), Edge(3, 4, 4096), Edge(4, 5, 4096), Edge(0, 5, 0))
-    coarse = coarsen(OpGraph("layer", ops, edges), 100).graph
+    coarse = coarsen(OpGraph("layer", ops, edges), 100, TWO).graph
     assert len(coarse.colocated) == 1
 
 
@@ -92,12 +92,12 @@ def test_a_scalar_for_everyone_unites_nobody():
         ops.append(Op(f"work{i}", "MatMul", {"cpu": 1.0}))
         ops.append(Op(f"update{i}", "Mul", {"cpu": 0.1}, phase="update"))
         edges += [Edge(2 * i + 1, 2 * i + 2, 4096), Edge(0, 2 * i + 2, 4)]
-    assert len(coarsen(OpGraph("sgd", tuple(ops), tuple(edges)), 18).graph.colocated) == 9
+    assert len(coarsen(OpGraph("sgd", tuple(ops), tuple(edges)), 18, TWO).graph.colocated) == 9
 
 
 def test_asked_for_fewer_groups_it_gives_fewer():
     fine = random_graph(60, 3)
-    assert len(coarsen(fine, 12).graph) <= len(coarsen(fine, 60).graph)
+    assert len(coarsen(fine, 12, TWO).graph) <= len(coarsen(fine, 60, TWO).graph)
 
 
 THREE = Topology((Device("gpu:0", "gpu", speed=2.0), Device("gpu:1", "gpu"), Device("cpu:0", "cpu")))
@@ -145,10 +145,3 @@ def test_a_pinned_op_takes_nobody_along_where_there_is_room():
     coarse = coarsen(OpGraph("chains", ops, edges), 30, THREE)
     limited = [members for op, members in zip(coarse.graph.ops, coarse.members, strict=True) if op.devices is not None]
     assert limited == [(0,)]
-
-
-def test_labels_stand_for_themselves_where_no_topology_is_known():
-    """Both fall into one group, which costs what both do on the gpu, and nothing is known of it on the cpu."""
-    ops = (Op("a", cost_s={"gpu": 1.0, "cpu": 1.0}), Op("b", cost_s={"gpu": 2.0}))
-    coarse = coarsen(OpGraph("pair", ops, (Edge(0, 1, 1 << 20),)), 1).graph
-    assert [op.cost_s for op in coarse.ops] == [{"gpu": 3.0}]

@@ -182,11 +182,11 @@ from tests.placer.measure.test_joining_anew import FEW
 
 training = zoo.load("mobilenet_v3")
 captured = capture(training.step, training.example_inputs, "mobilenet_v3")
-coarse = coarsen(captured.graph, 40)
 inputs = captured.flat_inputs(training.example_inputs)
 _, references, _ = measure_untouched(captured, inputs, FEW)
 leftovers.MOST_OPS = int(sys.argv[1]) * len(captured.graph)
 with open_devices("workers:2", links=False, deadlines=True) as devices:
+    coarse = coarsen(captured.graph, 40, devices.topology)
     runner, chance, held = Runner(captured, devices, inputs, references, FEW), random.Random(0), []
     workers = [psutil.Process(process.pid) for process in devices.workers.processes]
     for _ in range(24):

@@ -62,7 +62,7 @@ def test_scaling_multiplies_one_devices_costs(setting, two_cpus):
 
 def test_a_traced_step_runs_ops_where_they_are_mapped(setting, two_cpus):
     captured, inputs = setting
-    coarse = coarsen(captured.graph, 40)
+    coarse = coarsen(captured.graph, 40, two_cpus.topology)
     last = coarse.graph.colocated[-1]
     devices = [0] * len(captured.graph)
     for g in last:

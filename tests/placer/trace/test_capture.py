@@ -79,10 +79,10 @@ def test_a_variable_lives_once_whatever_the_mapping(captured):
         assert taken <= {op.colocate}
 
 
-def test_slots_and_updates_move_with_their_variable(captured):
+def test_slots_and_updates_move_with_their_variable(captured, two_cpus):
     """SGD's momentum and the op that adds it to the weight are in the weight's class when ops are grouped. A variable
     of so few bytes that they pass for a scalar costs next to nothing to cut."""
-    coarse = coarsen(captured.graph, 60)
+    coarse = coarsen(captured.graph, 60, two_cpus.topology)
     class_of = {}
     for group, members in zip(coarse.graph.ops, coarse.members, strict=True):
         for v in members:

@@ -146,7 +146,7 @@ def test_groups_keep_micro_batches_apart_and_a_layer_together():
     layers = tuple(
         Op(op.name, cost_s=op.cost_s, micro_batch=op.micro_batch, colocate=op.name.partition("@")[2]) for op in fine.ops
     )
-    coarse = coarsen(OpGraph("pipeline", layers, fine.edges), 60)
+    coarse = coarsen(OpGraph("pipeline", layers, fine.edges), 60, machine(1))
     for op, members in zip(coarse.graph.ops, coarse.members, strict=True):
         assert {fine.ops[v].micro_batch for v in members} == {op.micro_batch}
     assert 2 <= len(coarse.graph.colocated) <= 4
