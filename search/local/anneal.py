@@ -93,7 +93,7 @@ def anneal(
     the worst is now and then replaced, as in a genetic algorithm. Returns how many moves were judged.
     """
     from search.local.kernels.chain import Stretch, new_chain  # numba is slow to import
-    from search.local.kernels.rng_state import thrown
+    from search.local.kernels.rng_state import rng_states
 
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)
@@ -101,7 +101,7 @@ def anneal(
     elites.add(rows, values)
     best, best_value = rows[values.argmin()].copy(), float(values.min())
     chains = [
-        new_chain(moves.space, row, rng_state) for row, rng_state in zip(rows, thrown(rng, len(rows)), strict=True)
+        new_chain(moves.space, row, rng_state) for row, rng_state in zip(rows, rng_states(rng, len(rows)), strict=True)
     ]
     cool, size = _cooler(problem, moves)
     steps = cooling.load_stretch if problem.objective == "max-load" else cooling.stretch

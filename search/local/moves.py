@@ -50,14 +50,14 @@ class Moves:
         """What compiled chains draw now. others: rows to take parts from."""
         return MoveShares(self.share.copy(), np.array(others, np.int32).reshape(-1, self.units))
 
-    def draw(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> int:
-        """Change `row` by one move; returns its kind. others: rows to take parts from. scale: 0 < scale <= 1, the
-        share of the units that a move may at most concern.
+    def draw(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
+        """Change `row` by one move. others: rows to take parts from. scale: 0 < scale <= 1, the share of the units that
+        a move may at most concern.
         """
         from search.local.kernels.draws import change
-        from search.local.kernels.rng_state import thrown  # numba is slow to import
+        from search.local.kernels.rng_state import rng_states  # numba is slow to import
 
-        return change(self.space, self.move_shares(others), row, scale, thrown(rng, 1)[0])
+        change(self.space, self.move_shares(others), row, scale, rng_states(rng, 1)[0])
 
     def learn(self, gained: NDArray[np.integer]) -> None:
         """Shift the shares towards the kinds that gained. gained: [kinds] how often each did."""

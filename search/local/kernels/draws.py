@@ -1,4 +1,13 @@
-"""Compiled moves: small random changes of a placement that keep neighbouring units together."""
+"""Compiled moves: small random changes of a placement that keep neighbouring units together.
+
+flip     aaaabbbb -> aababbbb   one unit
+run      aaaabbbb -> abbabbbb   units that follow each other
+edge     aaaabbbb -> aaaaaabb   the end of a run
+swap     aaaabbbb -> aabaabbb   two units
+follow   one unit, to a unit that it exchanges tensors with
+cluster  units that exchange much, to one device
+graft    a stretch or a cluster, to where another row has it
+"""
 
 from __future__ import annotations
 
@@ -8,18 +17,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from search.local.kernels.move_shares import CLUSTER, EDGE, FLIP, FOLLOW, GRAFT, RUN, SWAP, MoveShares
+from search.local.kernels.move_shares import CLUSTER, EDGE, FOLLOW, GRAFT, RUN, SWAP, MoveShares
 from search.local.kernels.rng_state import RngState, below, chance
 from search.local.kernels.space import Floats, Ints, Space
 from surrogate.jit import inner, jit
 
 Able = NDArray[np.bool_]
 FOCUSED = 0.5  # of single units so many are drawn from those in focus
-TRIES = 8  # pairs that are looked at until one is cut
+TRIES = 8  # pairs that are drawn to find one that is cut
+NO_SUCH = -1  # where a placement has nothing for a kind of move, which is not a move of no units
 
 
 class Move(NamedTuple):
-    """Unit unit[i] goes to device device[i]; only so many are valid as `draw` says."""
+    """Unit unit[i] goes to device device[i]; the first `count` that `draw` returned are valid."""
 
     unit: Ints  # [u]
     device: Ints
@@ -28,97 +38,146 @@ class Move(NamedTuple):
 
 
 @inner
-def draw(s: Space, t: MoveShares, row: Ints, scale: float, rng_state: RngState, move: Move) -> tuple[int, int]:
+def draw(
+    space: Space, move_shares: MoveShares, row: Ints, scale: float, rng_state: RngState, move: Move
+) -> tuple[int, int]:
     """Fill `move` with a move from `row`; returns its kind and how many units it concerns, 0 where it changes nothing.
 
     scale: 0 < scale <= 1, the share of the units that a move may at most concern. Units that the new device cannot run
-    are left out.
+    are left out. Where there is no edge, it is a run, and where there is nothing to follow and no cluster, a flip.
     """
-    kind, rest = 0, chance(rng_state)
-    while kind < len(t.share) - 1 and rest >= t.share[kind]:
-        rest -= t.share[kind]
-        kind += 1
-    units, count = len(row), 0
-    drawn, line = kind, below(rng_state, len(s.lines))
-    if drawn == EDGE:
-        at = _border(s.lines[line], row, rng_state)
-        if at >= 0:
-            length = _length(scale, units, rng_state)
-            if chance(rng_state) < 0.5:
-                for i in range(at + 1, min(at + 1 + length, units)):
-                    count = _add(s.can, row, s.lines[line, i], row[s.lines[line, at]], move.unit, move.device, count)
-            else:
-                for i in range(max(0, at + 1 - length), at + 1):
-                    count = _add(
-                        s.can, row, s.lines[line, i], row[s.lines[line, at + 1]], move.unit, move.device, count
-                    )
+    kind = _drawn_kind(move_shares.share, rng_state)
+    line = space.lines[below(rng_state, len(space.lines))]
+    count = NO_SUCH
+    if kind == EDGE:
+        count = _edge(space, line, row, scale, rng_state, move)
+    elif kind == FOLLOW:
+        count = _follow(space, row, rng_state, move)
+    elif kind == CLUSTER:
+        count = _cluster(space, row, scale, rng_state, move)
+    elif kind == SWAP:
+        count = _swap(space, row, rng_state, move)
+    elif kind == GRAFT:
+        count = _graft(space, move_shares.others, line, row, rng_state, move)
+    if count == NO_SUCH:
+        if kind in (RUN, EDGE):
+            count = _run(space, line, row, scale, rng_state, move)
         else:
-            drawn = RUN
-    elif drawn == FOLLOW:
-        drawn = FLIP
-        for _ in range(TRIES if len(s.pairs) else 0):
-            p, end = below(rng_state, len(s.pairs)), below(rng_state, 2)
-            u, w = s.pairs[p, end], s.pairs[p, 1 - end]
-            if row[u] != row[w] and drawn == FLIP:
-                count = _add(s.can, row, u, row[w], move.unit, move.device, count)
-                drawn = FOLLOW
-    elif drawn == CLUSTER:
-        drawn = FLIP
-        c = _cluster(s.first_member, max(2.0, scale * units), rng_state)
-        if c >= 0:
-            drawn = CLUSTER
-            first, size = s.first_member[c], s.first_member[c + 1] - s.first_member[c]
-            u = s.member[first + below(rng_state, size)]
-            device = _device(s.can, u, row[u], rng_state)
-            for i in range(first, first + size):
-                count = _add(s.can, row, s.member[i], device, move.unit, move.device, count)
-    elif drawn == SWAP:
-        u, w = (
-            _unit(s.free, s.by_work, move.focus, move.focused[0], rng_state),
-            _unit(s.free, s.by_work, move.focus, move.focused[0], rng_state),
-        )
-        if row[u] != row[w] and s.can[u, row[w]] and s.can[w, row[u]]:
-            count = _add(s.can, row, u, row[w], move.unit, move.device, count)
-            count = _add(s.can, row, w, row[u], move.unit, move.device, count)
-    elif drawn == GRAFT:
-        other = below(rng_state, len(t.others))
-        c = _cluster(s.first_member, float(units), rng_state) if chance(rng_state) < 0.5 else -1
-        if c >= 0:
-            for i in range(s.first_member[c], s.first_member[c + 1]):
-                count = _add(s.can, row, s.member[i], t.others[other, s.member[i]], move.unit, move.device, count)
-        else:
-            length = _length(1.0, units, rng_state)
-            first = below(rng_state, max(1, units - length + 1))
-            for i in range(first, min(first + length, units)):
-                count = _add(
-                    s.can, row, s.lines[line, i], t.others[other, s.lines[line, i]], move.unit, move.device, count
-                )
-    if drawn == RUN:
-        length = _length(scale, units, rng_state)
-        first = below(rng_state, max(1, units - length + 1))
-        end = min(first + length, units)
-        u = s.lines[line, (first + end) // 2]
-        device = _device(s.can, u, row[u], rng_state)
-        for i in range(first, end):
-            count = _add(s.can, row, s.lines[line, i], device, move.unit, move.device, count)
-    elif drawn == FLIP:
-        u = _unit(s.free, s.by_work, move.focus, move.focused[0], rng_state)
-        count = _add(s.can, row, u, _device(s.can, u, row[u], rng_state), move.unit, move.device, count)
+            count = _flip(space, row, rng_state, move)
     return kind, count
 
 
 @inner
-def _add(can: Able, row: Ints, u: int, d: int, unit: Ints, device: Ints, count: int) -> int:
+def _flip(space: Space, row: Ints, rng_state: RngState, move: Move) -> int:
+    """One unit goes to another device."""
+    unit = _drawn_unit(space, move, rng_state)
+    return _add(space.can, row, unit, _drawn_device(space.can, row, unit, rng_state), move, 0)
+
+
+@inner
+def _run(space: Space, line: Ints, row: Ints, scale: float, rng_state: RngState, move: Move) -> int:
+    """Units that follow each other in `line` go to one device, another than that of the middle one."""
+    first, end = _drawn_stretch(scale, len(row), rng_state)
+    device = _drawn_device(space.can, row, line[(first + end) // 2], rng_state)
+    return _add_all(space.can, row, line[first:end], device, move)
+
+
+@inner
+def _edge(space: Space, line: Ints, row: Ints, scale: float, rng_state: RngState, move: Move) -> int:
+    """One of two runs that meet in `line` takes units of the other; NO_SUCH where all are on one device."""
+    last = _drawn_border(line, row, rng_state)
+    if last == NO_SUCH:
+        return NO_SUCH
+    first = last + 1
+    length = _drawn_length(scale, len(row), rng_state)
+    if chance(rng_state) < 0.5:
+        return _add_all(space.can, row, line[first : first + length], row[line[last]], move)
+    return _add_all(space.can, row, line[max(0, first - length) : first], row[line[first]], move)
+
+
+@inner
+def _follow(space: Space, row: Ints, rng_state: RngState, move: Move) -> int:
+    """A unit goes to where one is that it exchanges tensors with; NO_SUCH where none was found that is elsewhere."""
+    count = NO_SUCH
+    for _ in range(TRIES if len(space.pairs) else 0):
+        pair, end = below(rng_state, len(space.pairs)), below(rng_state, 2)
+        unit, neighbour = space.pairs[pair, end], space.pairs[pair, 1 - end]
+        if count == NO_SUCH and row[unit] != row[neighbour]:
+            count = _add(space.can, row, unit, row[neighbour], move, 0)
+    return count
+
+
+@inner
+def _cluster(space: Space, row: Ints, scale: float, rng_state: RngState, move: Move) -> int:
+    """A cluster goes to one device, another than that of one of its units; NO_SUCH where there are no clusters."""
+    cluster = _drawn_cluster(space.first_member, max(2.0, scale * len(row)), rng_state)
+    if cluster == NO_SUCH:
+        return NO_SUCH
+    units = space.member[space.first_member[cluster] : space.first_member[cluster + 1]]
+    device = _drawn_device(space.can, row, units[below(rng_state, len(units))], rng_state)
+    return _add_all(space.can, row, units, device, move)
+
+
+@inner
+def _swap(space: Space, row: Ints, rng_state: RngState, move: Move) -> int:
+    """Two units exchange their devices."""
+    one, other = _drawn_unit(space, move, rng_state), _drawn_unit(space, move, rng_state)
+    if not space.can[one, row[other]] or not space.can[other, row[one]]:
+        return 0
+    count = _add(space.can, row, one, row[other], move, 0)
+    return _add(space.can, row, other, row[one], move, count)
+
+
+@inner
+def _graft(space: Space, others: Ints, line: Ints, row: Ints, rng_state: RngState, move: Move) -> int:
+    """A cluster, or units that follow each other in `line`, go to where one of the `others` has them."""
+    other = others[below(rng_state, len(others))]
+    whole = float(len(row))
+    cluster = _drawn_cluster(space.first_member, whole, rng_state) if chance(rng_state) < 0.5 else NO_SUCH
+    if cluster == NO_SUCH:
+        first, end = _drawn_stretch(1.0, len(row), rng_state)
+        units = line[first:end]
+    else:
+        units = space.member[space.first_member[cluster] : space.first_member[cluster + 1]]
+    count = 0
+    for i in range(len(units)):
+        count = _add(space.can, row, units[i], other[units[i]], move, count)
+    return count
+
+
+@inner
+def _add(can: Able, row: Ints, unit: int, device: int, move: Move, count: int) -> int:
     """One more unit to the move, where it changes something; how many there are then."""
-    if row[u] == d or not can[u, d]:
+    if row[unit] == device or not can[unit, device]:
         return count
-    unit[count], device[count] = u, d
+    move.unit[count], move.device[count] = unit, device
     return count + 1
 
 
 @inner
-def _border(line: Ints, row: Ints, rng_state: RngState) -> int:
-    """The place in line where a run of one device ends, the first such after a random one; -1 where all are on one."""
+def _add_all(can: Able, row: Ints, units: Ints, device: int, move: Move) -> int:
+    """A move of `units` to one device; how many of them it concerns."""
+    count = 0
+    for i in range(len(units)):
+        count = _add(can, row, units[i], device, move, count)
+    return count
+
+
+@inner
+def _drawn_kind(share: Floats, rng_state: RngState) -> int:
+    """A kind of move. share: [kinds] the probability of each."""
+    kind, rest = 0, chance(rng_state)
+    while kind < len(share) - 1 and rest >= share[kind]:
+        rest -= share[kind]
+        kind += 1
+    return kind
+
+
+@inner
+def _drawn_border(line: Ints, row: Ints, rng_state: RngState) -> int:
+    """The place in `line` where a run of one device ends, the first such after a random one; NO_SUCH where all are on
+    one.
+    """
     last = len(row) - 1
     begin = below(rng_state, max(1, last))
     for i in range(last):
@@ -126,15 +185,15 @@ def _border(line: Ints, row: Ints, rng_state: RngState) -> int:
         at = at - last if at >= last else at
         if row[line[at]] != row[line[at + 1]]:
             return at
-    return -1
+    return NO_SUCH
 
 
 @inner
-def _cluster(first_member: Ints, most: float, rng_state: RngState) -> int:
-    """One of the clusters of at most so many units, else the first; -1 where there are none."""
+def _drawn_cluster(first_member: Ints, most: float, rng_state: RngState) -> int:
+    """One of the clusters of at most so many units, else the first; NO_SUCH where there are none."""
     low, high = 0, len(first_member) - 1
     if high == 0:
-        return -1
+        return NO_SUCH
     while low < high:
         mid = (low + high) // 2
         if first_member[mid + 1] - first_member[mid] <= most:
@@ -144,36 +203,20 @@ def _cluster(first_member: Ints, most: float, rng_state: RngState) -> int:
     return below(rng_state, max(1, low))
 
 
-@jit
-def no_move(units: int) -> Move:
-    """Room for moves; nothing in focus."""
-    return Move(np.empty(units, np.int32), np.empty(units, np.int32), np.empty(units, np.int32), np.zeros(1, np.int32))
-
-
 @inner
-def focus_on(s: Space, move: Move, u: int) -> None:
-    """Draw single units more often from this one, too, where it may move."""
-    able = 0
-    for d in range(s.can.shape[1]):
-        able += s.can[u, d]
-    if able > 1 and move.focused[0] < len(move.focus):
-        move.focus[move.focused[0]] = u
-        move.focused[0] += 1
-
-
-@inner
-def _unit(free: Ints, by_work: Floats, focus: Ints, focused: int, rng_state: RngState) -> int:
-    """One of those in focus, of those with much work, or of all."""
+def _drawn_unit(space: Space, move: Move, rng_state: RngState) -> int:
+    """One of those in focus, of those with much work, or of all that may move; 0 where none may."""
+    free, focused = space.free, move.focused[0]
     if len(free) == 0:
         return 0
     if focused > 0 and chance(rng_state) < FOCUSED:
-        return focus[below(rng_state, focused)]  # type: ignore[no-any-return]
+        return move.focus[below(rng_state, focused)]  # type: ignore[no-any-return]
     if chance(rng_state) < 0.5:
         wanted = chance(rng_state)
         low, high = 0, len(free) - 1
         while low < high:
             mid = (low + high) // 2
-            if by_work[mid] < wanted:
+            if space.by_work[mid] < wanted:
                 low = mid + 1
             else:
                 high = mid
@@ -182,33 +225,58 @@ def _unit(free: Ints, by_work: Floats, focus: Ints, focused: int, rng_state: Rng
 
 
 @inner
-def _device(can: Able, u: int, now: int, rng_state: RngState) -> int:
-    """A random device that can run u, other than `now` if there is one."""
+def _drawn_device(can: Able, row: Ints, unit: int, rng_state: RngState) -> int:
+    """A random device that can run the unit, another than it has in `row` if there is one."""
+    now = row[unit]
     able = 0
     for d in range(can.shape[1]):
-        able += can[u, d] and d != now
+        able += can[unit, d] and d != now
     if able == 0:
-        return now
+        return now  # type: ignore[no-any-return]
     nth = below(rng_state, able)
     for d in range(can.shape[1]):
-        if can[u, d] and d != now:
+        if can[unit, d] and d != now:
             if nth == 0:
                 return d
             nth -= 1
-    return now
+    return now  # type: ignore[no-any-return]
 
 
 @inner
-def _length(scale: float, units: int, rng_state: RngState) -> int:
-    """Of a run: uniform in its logarithm."""
+def _drawn_stretch(scale: float, units: int, rng_state: RngState) -> tuple[int, int]:
+    """(first, end) of some that follow each other, of so many units."""
+    length = _drawn_length(scale, units, rng_state)
+    first = below(rng_state, max(1, units - length + 1))
+    return first, min(first + length, units)
+
+
+@inner
+def _drawn_length(scale: float, units: int, rng_state: RngState) -> int:
+    """How many units follow each other: uniform in its logarithm."""
     return max(1, int(2.0 ** (chance(rng_state) * math.log2(max(2.0, scale * units)))))
 
 
 @jit
-def change(space: Space, move_shares: MoveShares, row: Ints, scale: float, rng_state: RngState) -> int:
-    """Change `row` by one move; returns its kind."""
+def no_move(units: int) -> Move:
+    """Room for moves; nothing in focus."""
+    return Move(np.empty(units, np.int32), np.empty(units, np.int32), np.empty(units, np.int32), np.zeros(1, np.int32))
+
+
+@inner
+def focus_on(space: Space, move: Move, unit: int) -> None:
+    """Draw single units more often from this one, too, where it may move."""
+    able = 0
+    for d in range(space.can.shape[1]):
+        able += space.can[unit, d]
+    if able > 1 and move.focused[0] < len(move.focus):
+        move.focus[move.focused[0]] = unit
+        move.focused[0] += 1
+
+
+@jit
+def change(space: Space, move_shares: MoveShares, row: Ints, scale: float, rng_state: RngState) -> None:
+    """Change `row` by one move."""
     move = no_move(len(row))
-    kind, count = draw(space, move_shares, row, scale, rng_state, move)
+    _, count = draw(space, move_shares, row, scale, rng_state, move)
     for i in range(count):
         row[move.unit[i]] = move.device[i]
-    return kind

@@ -32,6 +32,6 @@ def below(rng_state: RngState, n: int) -> int:
     return int(chance(rng_state) * n)
 
 
-def thrown(rng: np.random.Generator, chains: int) -> NDArray[np.uint64]:
-    """[chains, 1] random states for so many chains."""
+def rng_states(rng: np.random.Generator, chains: int) -> NDArray[np.uint64]:
+    """[chains, 1] a random state for each of so many chains."""
     return rng.integers(1, 2**63, (chains, 1), np.uint64)

@@ -7,7 +7,7 @@ import pytest
 
 from search.local.kernels.chain import Stretch, new_chain
 from search.local.kernels.load_chain import cool_loads
-from search.local.kernels.rng_state import thrown
+from search.local.kernels.rng_state import rng_states
 from search.local.moves import Moves
 from search.problem.memory_fit import packed
 from search.problem.problem import Problem
@@ -16,7 +16,7 @@ from search.problem.problem import Problem
 def annealed(problem, start, steps=3000, heat_s=0.3, seed=0):
     moves = Moves(problem)
     row = np.array(start, np.int32)
-    chain = new_chain(moves.space, row, thrown(np.random.default_rng(seed), 1)[0])
+    chain = new_chain(moves.space, row, rng_states(np.random.default_rng(seed), 1)[0])
     cool_loads(problem.max_load.ends, moves.space, moves.move_shares([row]), chain, Stretch(steps, heat_s, 0.5, np.inf))
     found = zip(chain.found_s, chain.found.tolist(), strict=True)
     return chain, [(float(value_s), tuple(row)) for value_s, row in found if value_s < np.inf]

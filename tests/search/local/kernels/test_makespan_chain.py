@@ -8,7 +8,7 @@ import pytest
 from placer.graph.topology import CONTENTIONS, Link, Topology
 from search.local.kernels.chain import Stretch, new_chain
 from search.local.kernels.makespan_chain import cool_makespan
-from search.local.kernels.rng_state import thrown
+from search.local.kernels.rng_state import rng_states
 from search.local.moves import Moves
 from search.problem.longest_paths import path_tables, tails
 from search.problem.problem import Problem
@@ -29,7 +29,7 @@ def annealed(problem, tables, heat_s, seed=0):
     rng = np.random.default_rng(seed)
     moves = Moves(problem)
     start = np.array(next(problem.nearly_singles()), np.int32)
-    chain = new_chain(moves.space, start, thrown(rng, 1)[0])
+    chain = new_chain(moves.space, start, rng_states(rng, 1)[0])
     for _ in range(STRETCHES):
         move_shares = moves.move_shares([start, chain.row])
         cool_makespan(tables, moves.space, move_shares, chain, Stretch(STEPS, heat_s, 0.5, np.inf))
@@ -76,7 +76,7 @@ def test_from_a_placement_that_lacks_a_link_a_chain_finds_its_way_and_keeps_none
     start = np.array([rng.choice(able) for able in problem.feasible], np.int32)
     assert problem.predict(tuple(start.tolist())) == np.inf
     moves = Moves(problem)
-    chain = new_chain(moves.space, start, thrown(rng, 1)[0])
+    chain = new_chain(moves.space, start, rng_states(rng, 1)[0])
     for _ in range(30):
         move_shares = moves.move_shares([start, chain.row])
         cool_makespan(problem.simulator.tables, moves.space, move_shares, chain, Stretch(STEPS, 0.5, 0.9, np.inf))
