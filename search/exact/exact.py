@@ -1,11 +1,6 @@
 """Exact: the best mapping by prediction, and its proof: small spaces in full, others by branch and bound.
 
-Tried while it was written, 10 s each on one core, by no command that is kept: 16 to 48 groups of GNMT, ResNet-50,
-SqueezeNet and VGG-16 on 2 and 4 devices are proven within 1 s for both objectives, and 11 of 16 cases of the
-ungrouped graphs (41 to 177 units) within 6 s. Random layered graphs are harder: 20 units on 2, 4 and 8 devices take
-up to 2 s, 30 units on 2 unlike devices 1 s; 25 or 30 on 4 are often left open, with the best 2 to 10 % above the
-bound, and where two devices are alike and work divides nearly evenly the last 0.3 %. Bounds are weakest where links
-are contended or make their ends work: 20 units on 4 devices are left open by 3 %, 30 on 2 by 10 to 14 %.
+Where time or `work` ends before the proof is complete, what is left is the best found, and a bound that holds.
 """
 
 from __future__ import annotations

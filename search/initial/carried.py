@@ -52,7 +52,9 @@ def _placed(
 
 
 def _known(target: Shape, source: Shape, ops: Ops) -> set[int]:
-    """The units with an op whose stand-in stands for no other one; of several, it is that of its name, or the first."""
+    """Units of which an op has a source op to itself. A source op that several target ops map to belongs to the one of
+    the same name, else to the first.
+    """
     line = sorted(range(len(ops)), key=lambda i: (target.names[i] == source.names[ops[i]], -i))
     owner = {ops[i]: i for i in line}  # the last one wins
     return {target.units[i] for i in owner.values()}

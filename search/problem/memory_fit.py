@@ -48,9 +48,8 @@ def packed(problem: Problem) -> Placement:
 
 
 def with_tensors(problem: Problem, kept_bytes: tuple[float, ...]) -> Problem:
-    """The problem in which ops also hold these tensors, those of each op that are there when the step holds most, so
-    that searchers leave room for them (docs/decisions/026); the problem as it is where no placement fits then: that is
-    an estimate.
+    """`problem` with `kept_bytes`, [ops], added to the memory of its units, so that searchers leave room for tensors
+    (docs/decisions/026); unchanged where nothing fits then, because this is an estimate.
     """
     found = replace(problem, kept_bytes=kept_bytes)
     try:
@@ -61,8 +60,8 @@ def with_tensors(problem: Problem, kept_bytes: tuple[float, ...]) -> Problem:
 
 
 def with_more_tensors(problem: Problem, placement: Placement, lack: Lack) -> Problem:
-    """The same where a placement that fits by that estimate lacks memory: with tensors that count as many times as much
-    as they did on that device. The problem as it is where none count, or no placement fits then.
+    """`with_tensors` with all `kept_bytes` scaled by the simulated / the estimated bytes of tensors on the device that
+    lacks memory; `problem` itself where no tensor counts there, the estimate was not too low, or nothing would fit.
     """
     if problem.kept_bytes is None:
         return problem

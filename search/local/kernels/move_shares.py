@@ -11,7 +11,7 @@ FLIP, RUN, EDGE, FOLLOW, CLUSTER, SWAP, GRAFT = range(len(KINDS))
 
 
 class MoveShares(NamedTuple):
-    """What is drawn how often."""
+    """The probability of each kind of move."""
 
     share: Floats  # [kinds] they add up to 1
     others: Ints  # [k, u] rows to take parts from
