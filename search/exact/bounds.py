@@ -35,8 +35,7 @@ def lower_bound(problem: Problem) -> float:
     if problem.objective == "makespan":
         bounds += _with_ways(problem, weights)
     best_s = max(b for b in bounds if b < np.inf)
-    base_s = problem.base_s if problem.objective == "makespan" else 0.0
-    return (base_s + best_s) * (1 - rounding(problem))
+    return (problem.beside_s + best_s) * (1 - rounding(problem))
 
 
 def rounding(problem: Problem) -> float:

@@ -83,7 +83,7 @@ class Exact(Searcher):
 
     def _enumerate(self) -> None:
         every = fitting_placements(self.problem)
-        size = max(1, self.settings.at_once // (8 * self._size()))
+        size = max(1, self.settings.at_once // (8 * self.problem.ops_and_edges))
         while batch := list(islice(every, size)):
             self._learn(batch)
             if self.stop():
@@ -99,7 +99,7 @@ class Exact(Searcher):
                 return
             start = self.ranking[0][1]
             start = kicked(self.problem, start, self.rng) if turn else start
-            evaluations = min(self.settings.evaluations, self.settings.at_once * 10 // self._size())
+            evaluations = min(self.settings.evaluations, self.settings.at_once * 10 // self.problem.ops_and_edges)
             summit = climb(self.problem, start, self.predict, evaluations=evaluations, rng=self.rng, stop=self.stop)
             self._learn([summit.placement])
 
@@ -112,13 +112,13 @@ class Exact(Searcher):
             self.notes = [f"branch and bound was left out, because {size} would take too much memory."]
             self.proven = self._is_settled()
             return
-        tree, left = tree_of(problem), self.settings.work // self._size()
+        tree, left = tree_of(problem), self.settings.work // self.problem.ops_and_edges
         share = 0.5
         for _ in range(self.settings.targets):
             gap_s = self._best_s() - self.bound_s
             if self.stop() or not NEAR * self._best_s() < gap_s < math.inf:
                 break
-            nodes = min(left // 4, self.settings.target_work // self._size())
+            nodes = min(left // 4, self.settings.target_work // self.problem.ops_and_edges)
             share = 0.5 if self._explore(tree, self.bound_s + share * gap_s, nodes) else share / 2
         self.proven = self._is_settled() or self._explore(tree, math.inf, left)
 
@@ -127,16 +127,15 @@ class Exact(Searcher):
         from search.exact.branch_and_bound import explore, open_bound, path_from  # numba is slow to import
 
         slack = 1 - rounding(self.problem)
-        base_s = self.problem.base_s if self.problem.objective == "makespan" else 0.0
         path = path_from(self.problem.limits.feasible)
-        nodes = max(16, self.settings.at_once // (4 * self._size()))
+        nodes = max(16, self.settings.at_once // (4 * self.problem.ops_and_edges))
         leaves = np.empty((LEAVES, len(self.problem.units)), np.int32)
         while path.depth[0] >= 0 and left > 0 and not self.stop():
             cut_s = min(target_s, self._best_s() * (1 - TIE))
-            looked, found = explore(tree, path, cut_s - base_s, min(nodes, left), leaves)
+            looked, found = explore(tree, path, cut_s - self.problem.beside_s, min(nodes, left), leaves)
             left -= looked
             self._learn([tuple(leaf) for leaf in leaves[:found].tolist()])
-            open_s = min(target_s, self._best_s() * (1 - TIE), (base_s + open_bound(path))) * slack
+            open_s = min(target_s, self._best_s() * (1 - TIE), self.problem.beside_s + open_bound(path)) * slack
             if open_s < math.inf:
                 self.bound_s = max(self.bound_s, float(open_s))
         return bool(path.depth[0] < 0)
@@ -164,9 +163,6 @@ class Exact(Searcher):
 
     def _best_s(self) -> float:
         return self.ranking[0][0] if self.ranking else math.inf
-
-    def _size(self) -> int:
-        return len(self.problem.graph) + len(self.problem.graph.edges)
 
     def _rebase(self) -> None:
         """Solve again, because other costs have another best mapping and other bounds."""

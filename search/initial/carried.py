@@ -42,7 +42,7 @@ def _placed(
     work = [[0.0] * len(problem.topology) for _ in problem.units]
     for unit, share, op in zip(target.units, target.work, ops, strict=True):
         work[unit][line[placement[source.units[op]]]] += share or 1e-12
-    wanted = [_device(problem, u, max(range(len(row)), key=row.__getitem__)) for u, row in enumerate(work)]
+    wanted = problem.able([max(range(len(row)), key=row.__getitem__) for row in work])
     try:
         found = fitted(problem, wanted)
     except BadInputError:
@@ -68,8 +68,3 @@ def _settled(problem: Problem, placement: Placement, known: set[int]) -> Placeme
     for u in known:
         feasible[u] = np.arange(len(problem.topology)) == placement[u]
     return min(placement, placed_by_variant(problem, HeftVariant.plain(problem), feasible), key=problem.predict)
-
-
-def _device(problem: Problem, unit: int, wanted: int) -> int:
-    able = problem.feasible[unit]
-    return wanted if wanted in able else min(able, key=lambda d: problem.unit_cost_s[unit][d])

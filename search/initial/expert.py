@@ -24,7 +24,7 @@ def expert_placements(problem: Problem) -> Iterator[Placement]:
     """
     seen: set[Placement] = set()
     for variant in chain(_layer_splits(problem), _branch_splits(problem)):
-        placement = fitted(problem, _feasible(problem, variant))
+        placement = fitted(problem, problem.able(variant))
         if placement not in seen:
             seen.add(placement)
             yield placement
@@ -132,11 +132,3 @@ def _neighbours(problem: Problem) -> list[set[int]]:
             near[u].add(w)
             near[w].add(u)
     return near
-
-
-def _feasible(problem: Problem, placement: Sequence[int]) -> list[int]:
-    """`placement`, with units that cannot run where they were put moved to where they cost least."""
-    return [
-        d if d in devices else min(devices, key=lambda f: problem.unit_cost_s[u][f])
-        for u, (d, devices) in enumerate(zip(placement, problem.feasible, strict=True))
-    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -22,7 +22,8 @@ def part_placements(problem: Problem) -> Iterator[Placement]:
         return
     line = problem.fastest_first
     for turn in turns(len(line)):
-        devices = [_device(problem, u, part, line[turn:] + line[:turn]) for u, part in enumerate(parts)]
+        turned = line[turn:] + line[:turn]
+        devices = problem.able([turned[(part or 0) % len(turned)] for part in parts])
         yield fitted(problem, devices)
         feasible = problem.limits.feasible.copy()
         for u, part in enumerate(parts):
@@ -35,9 +36,3 @@ def _parts(problem: Problem) -> list[int | None]:
     """For each unit, the part that it is for."""
     ops = problem.graph.ops
     return [next((ops[v].part for v in unit if ops[v].part is not None), None) for unit in problem.units]
-
-
-def _device(problem: Problem, unit: int, part: int | None, line: Sequence[int]) -> int:
-    """The device of a part in a line of devices, or, where it cannot run there, the one where it costs least."""
-    wanted, able = line[(part or 0) % len(line)], problem.feasible[unit]
-    return wanted if wanted in able else min(able, key=lambda d: problem.unit_cost_s[unit][d])

@@ -246,10 +246,9 @@ class Genetic(Searcher):
         return values
 
     def _generations(self) -> int:
-        size = len(self.problem.graph) + len(self.problem.graph.edges)
         choices = sum(len(devices) for devices in self.problem.feasible)
         most = min(self.settings.most, self.settings.each * choices)
-        predictions = min(most, max(self.settings.fewest, self.settings.work // size))
+        predictions = min(most, max(self.settings.fewest, self.settings.work // self.problem.ops_and_edges))
         share = self.settings.later if self.population else 1.0
         return max(1, int(predictions * share) // self.settings.breeding.size)
 

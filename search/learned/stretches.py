@@ -24,14 +24,11 @@ class Stretches:
 
     def __init__(self, problem: Problem, most: int) -> None:
         self.problem = problem
-        cost_s = np.array(problem.unit_cost_s)
-        self._can = np.isfinite(cost_s)
-        self._cheapest = cost_s.argmin(axis=1)
         self._work_s = np.array(problem.unit_mean_s)
         if not self._work_s.any():
-            self._work_s = np.ones(len(cost_s))
+            self._work_s = np.ones(len(problem.units))
         self.of = self._cut(most)
-        able = [self._can[self.of == i].any(axis=0) for i in range(int(self.of.max()) + 1)]
+        able = [problem.limits.feasible[self.of == i].any(axis=0) for i in range(int(self.of.max()) + 1)]
         devices = [[int(d) for d in np.flatnonzero(row)] for row in able]
         self._free = np.array([i for i, choice in enumerate(devices) if len(choice) > 1], np.int64)
         self._fixed = np.array([choice[0] for choice in devices])
@@ -41,9 +38,7 @@ class Stretches:
         """Each stretch on its device, then changed until it fits. Raises BadInputError where nothing fits."""
         device = self._fixed.copy()
         device[self._free] = point
-        wanted = device[self.of]
-        able = self._can[np.arange(len(wanted)), wanted]
-        return fitted(self.problem, np.where(able, wanted, self._cheapest).tolist())
+        return fitted(self.problem, self.problem.able(device[self.of]))
 
     def point(self, placement: Placement) -> Point:
         """For each stretch the device that does most of its work."""

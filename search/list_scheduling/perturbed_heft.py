@@ -85,7 +85,7 @@ def _all_judged(problem: Problem, variants: Sequence[HeftVariant]) -> list[tuple
         for i in range(part.start, part.stop):
             found[i] = _judged(problem, variants[i])
 
-    in_pieces(judge, len(variants), TIMES * (len(problem.graph) + len(problem.graph.edges)))
+    in_pieces(judge, len(variants), TIMES * problem.ops_and_edges)
     return found
 
 

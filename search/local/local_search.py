@@ -188,9 +188,8 @@ class Local(Searcher):
 
     def _evaluations(self) -> int:
         """Predictions before the first ask: fewer for larger graphs, whose predictions take longer."""
-        each = len(self.problem.graph) + len(self.problem.graph.edges)
         factor = self.settings.pipeline_factor if self.problem.objective == "max-load" else 1
-        wanted = self.settings.work * factor // each
+        wanted = self.settings.work * factor // self.problem.ops_and_edges
         return max(self.settings.fewest_evaluations, min(self.settings.most_evaluations, wanted))
 
     def _round_evaluations(self) -> int:

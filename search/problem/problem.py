@@ -180,6 +180,16 @@ class Problem:
         return math.prod(len(devices) for devices in self.feasible)
 
     @cached_property
+    def ops_and_edges(self) -> int:
+        """How many there are: the work of one prediction."""
+        return len(self.graph) + len(self.graph.edges)
+
+    @property
+    def beside_s(self) -> float:
+        """Seconds that the objective has beside what is simulated: `base_s` of a makespan, none of a largest load."""
+        return self.base_s if self.objective == "makespan" else 0.0
+
+    @cached_property
     def alike(self) -> tuple[int, ...]:
         """For each device the first one that differs from it in nothing but the name."""
         first: list[int] = []
@@ -197,6 +207,12 @@ class Problem:
         if self.objective == "max-load":
             return self.max_load.values(devices)
         return self.base_s + self.simulator.makespans(devices)
+
+    def able(self, placement: ArrayLike) -> Placement:
+        """`placement`, where units that cannot run on their device go to the one where they cost least."""
+        wanted = np.asarray(placement)
+        can = self.limits.feasible[np.arange(len(wanted)), wanted]
+        return tuple(np.where(can, wanted, self._cheapest).tolist())
 
     def devices(self, placement: Placement) -> tuple[int, ...]:
         """The device of each op."""
@@ -280,7 +296,7 @@ class Problem:
             return
         found: set[Placement] = set()
         for d in range(len(self.topology)):
-            placement = tuple(d if d in devices else self._cheapest(u) for u, devices in enumerate(self.feasible))
+            placement = self.able((d,) * len(self.units))
             if not self.fits(placement):
                 placement = self._relieved(placement, d)
             elif set(placement) == {d}:
@@ -289,10 +305,10 @@ class Problem:
                 found.add(placement)
                 yield placement
 
-    def _cheapest(self, unit: int, without: int | None = None) -> int:
-        """The device on which a unit takes the fewest seconds; `without` where there is no other."""
-        others = [d for d in self.feasible[unit] if d != without]
-        return min(others, key=self.unit_cost_s[unit].__getitem__, default=-1 if without is None else without)
+    @cached_property
+    def _cheapest(self) -> NDArray[np.int64]:
+        """[units] the device where each costs least."""
+        return np.array(self.unit_cost_s).argmin(axis=1)
 
     def _relieved(self, placement: Placement, device: int) -> Placement:
         """The placement without the largest units of a device, so that RELIEVED of its memory suffices for the rest."""
@@ -301,7 +317,8 @@ class Problem:
         for u in sorted(here, key=lambda u: -self.unit_bytes[u]):
             if held_bytes <= RELIEVED * self.capacity_bytes[device]:
                 break
-            relieved[u] = self._cheapest(u, without=device)
+            others = [d for d in self.feasible[u] if d != device]
+            relieved[u] = min(others, key=self.unit_cost_s[u].__getitem__, default=device)
             held_bytes -= self.unit_bytes[u] if relieved[u] != device else 0.0
         return tuple(relieved)
 

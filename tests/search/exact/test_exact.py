@@ -44,8 +44,8 @@ def test_the_bound_holds_wherever_it_stops(enumerable, data, work):
     problem = data.draw(enumerable)
     if problem is None or not list(fitting_placements(problem)):
         return
-    each = len(problem.graph) + len(problem.graph.edges)
-    searcher = Exact(problem, settings=ExactSettings(enumerate=0, climbs=0, work=work * each, at_once=1))
+    work *= problem.ops_and_edges
+    searcher = Exact(problem, settings=ExactSettings(enumerate=0, climbs=0, work=work, at_once=1))
     searcher.ask()
     assert searcher.bound() <= optimum(problem)
     assert not searcher.proven or searcher.ranking[0][0] == pytest.approx(optimum(problem), rel=1e-9)
