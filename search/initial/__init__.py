@@ -1,4 +1,5 @@
-"""Where searches start: `baselines` (single devices, random), `expert` (layers, branches), `lines` (orders of units in
-which neighbours belong together), `contiguous` (the best cuts of such a line), `parts` (part i of divided ops on device
-i), `carried` (a mapping of a similar graph, by `likeness`), `starts` (all rules).
+"""Where searches start: `baselines` (single devices, random), `nearly_singles` (nearly all on one device), `expert`
+(layers, branches), `lines` (orders of units in which neighbours belong together), `contiguous` (the best cuts of such a
+line), `parts` (part i of divided ops on device i), `carried` (a mapping of a similar graph, by `likeness`), `starts`
+(all rules).
 """

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import log
 
 from search.initial.expert import device_counts, expert_placements
+from search.initial.nearly_singles import nearly_singles
 from search.initial.parts import part_placements
 from search.list_scheduling.cpop import cpop
 from search.list_scheduling.donf import donf
@@ -27,7 +28,7 @@ def starts(problem: Problem, stop: Stop) -> list[Placement]:
     No duplicates, and at least one; when `stop()`, HEFT and those there was time for. Raises BadInputError where
     nothing fits into memory.
     """
-    found: dict[Placement, None] = dict.fromkeys((*problem.singles(), *problem.nearly_singles()))
+    found: dict[Placement, None] = dict.fromkeys((*problem.singles(), *nearly_singles(problem)))
     for rule in _rules(problem):
         for placement in rule():  # HEFT comes first, and always
             found[placement] = None

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from placer.result import Measured
 from search.initial.expert import expert_placements
+from search.initial.nearly_singles import nearly_singles
 from search.list_scheduling.heft import heft_placement
 from search.local.hill_climb import climb, kicked, moved, shifts
 from search.problem.memory_fit import packed
@@ -114,7 +115,7 @@ class Local(Searcher):
 
     def _start(self) -> Placement:
         """The best predicted of HEFT, the expert's splits, single devices, and a greedy placement."""
-        singles = [*self.problem.singles(), *self.problem.nearly_singles()]
+        singles = [*self.problem.singles(), *nearly_singles(self.problem)]
         candidates = [heft_placement(self.problem), *singles, *expert_placements(self.problem)]
         best = self._best_of(list(dict.fromkeys(candidates)))
         if len(self.problem.units) * len(self.problem.topology) <= self._evaluations() // 4:

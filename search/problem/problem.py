@@ -15,6 +15,7 @@ from placer.errors import BadInputError, listed, short
 from placer.graph.mapping import ROUNDING, Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
+from search.problem.alike import alike_devices
 from surrogate.costs.cost_matrix import Costs, cost_matrix, mean_cost_s
 from surrogate.simulate.max_load import MaxLoad
 from surrogate.simulate.priority import upward_rank
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 OBJECTIVES = ("makespan", "max-load")
 # Units whose memory is added up at once: it bounds the memory that a large batch takes.
 AT_ONCE = 1 << 20
-# The share of a small device's memory that `nearly_singles` fills. TensorFlow copies a table that is updated sparsely
-# in order to read it, so that a fuller device may fail.
-RELIEVED = 0.5
 
 Placement = tuple[int, ...]
 """The device of each unit, in the order of `Problem.units`."""
@@ -192,10 +190,7 @@ class Problem:
     @cached_property
     def alike(self) -> tuple[int, ...]:
         """For each device the first one that differs from it in nothing but the name."""
-        first: list[int] = []
-        for d in range(len(self.topology)):
-            first.append(next((a for a in first if self._swappable(a, d)), d))
-        return tuple(first)
+        return alike_devices(self.topology, self.costs, self.capacity_bytes)
 
     def predict(self, placement: Placement) -> float:
         """The objective in seconds; infinity where a tensor would have to cross a link that is missing."""
@@ -213,6 +208,11 @@ class Problem:
         wanted = np.asarray(placement)
         can = self.limits.feasible[np.arange(len(wanted)), wanted]
         return tuple(np.where(can, wanted, self._cheapest).tolist())
+
+    @cached_property
+    def _cheapest(self) -> NDArray[np.int64]:
+        """[units] the device where each costs least."""
+        return np.array(self.unit_cost_s).argmin(axis=1)
 
     def devices(self, placement: Placement) -> tuple[int, ...]:
         """The device of each op."""
@@ -288,40 +288,6 @@ class Problem:
         """`singles`, of devices that are alike only the first."""
         return [placement for placement in self.singles() if self.alike[placement[0]] == placement[0]]
 
-    def nearly_singles(self) -> Iterator[Placement]:
-        """For each device that cannot run or hold all, such as a GPU without a kernel, or with little memory: as much
-        of it as it can, the rest where that costs least, as is done by hand. Only where devices are of several kinds.
-        """
-        if len({device.kind for device in self.topology.devices}) == 1:
-            return
-        found: set[Placement] = set()
-        for d in range(len(self.topology)):
-            placement = self.able((d,) * len(self.units))
-            if not self.fits(placement):
-                placement = self._relieved(placement, d)
-            elif set(placement) == {d}:
-                continue
-            if d in placement and placement not in found and self.fits(placement):
-                found.add(placement)
-                yield placement
-
-    @cached_property
-    def _cheapest(self) -> NDArray[np.int64]:
-        """[units] the device where each costs least."""
-        return np.array(self.unit_cost_s).argmin(axis=1)
-
-    def _relieved(self, placement: Placement, device: int) -> Placement:
-        """The placement without the largest units of a device, so that RELIEVED of its memory suffices for the rest."""
-        relieved, held_bytes = list(placement), self.held_bytes(placement)[device]
-        here = [u for u, d in enumerate(placement) if d == device and self.unit_bytes[u]]
-        for u in sorted(here, key=lambda u: -self.unit_bytes[u]):
-            if held_bytes <= RELIEVED * self.capacity_bytes[device]:
-                break
-            others = [d for d in self.feasible[u] if d != device]
-            relieved[u] = min(others, key=self.unit_cost_s[u].__getitem__, default=device)
-            held_bytes -= self.unit_bytes[u] if relieved[u] != device else 0.0
-        return tuple(relieved)
-
     def canonical(self, placement: Placement) -> Placement:
         """The placement with alike devices renamed in order of first appearance, so that equal structures are equal."""
         unused = {a: [d for d, b in enumerate(self.alike) if a == b] for a in self.alike}
@@ -355,25 +321,3 @@ class Problem:
         cell = rows + np.arange(0, n * devices, devices)[:, None]
         held = np.bincount(cell.ravel(), np.tile(self.limits.unit_bytes, n), n * devices)
         return held.astype(np.float64, copy=False).reshape(n, devices)
-
-    def _swappable(self, a: int, b: int) -> bool:
-        """Whether devices a and b differ in nothing but their names."""
-        if not (self.costs[:, a] == self.costs[:, b]).all():
-            return False
-        if self.capacity_bytes[a] != self.capacity_bytes[b] or self._ports(a) != self._ports(b):
-            return False
-        others = [d for d in range(len(self.topology)) if d not in (a, b)]
-        pairs = [(a, b, b, a), *((a, d, b, d) for d in others), *((d, a, d, b) for d in others)]
-        return all(self._way(s, d) == self._way(s2, d2) for s, d, s2, d2 in pairs)
-
-    def _ports(self, d: int) -> Sequence[float | None]:
-        device = self.topology.devices[d]
-        return device.ingress_bytes_per_s, device.egress_bytes_per_s
-
-    def _way(self, src: int, dst: int) -> Sequence[float] | None:
-        """A link's numbers, without the names by which it was given."""
-        link = self.topology.table[src][dst]
-        if link is None:
-            return None
-        way = (link.latency_s, link.bandwidth_bytes_per_s, link.send_s, link.send_s_per_byte)
-        return (*way, link.receive_s, link.receive_s_per_byte)

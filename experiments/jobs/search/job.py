@@ -19,6 +19,7 @@ from placer.figures import mib
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.result import Failed, Measured, Result
+from search.initial.nearly_singles import nearly_singles
 from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
@@ -154,7 +155,7 @@ class Job:
         """
         if self.beside is None:
             self.progress.begin(self.settings.measurements)
-        for placement in islice(chain(self.problem.singles(), self.problem.nearly_singles()), most):
+        for placement in islice(chain(self.problem.singles(), nearly_singles(self.problem)), most):
             mapping = self.problem.mapping(placement)
             lack = self.prediction.lack(mapping)
             if lack is not None:

@@ -12,6 +12,7 @@ from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.result import Failed, Measured, Result
+from search.initial.nearly_singles import nearly_singles
 from search.online.replan.load import Load
 from search.online.replan.proposal import NoRoomError, OpDevices, PlanSettings, Proposal
 from search.problem.problem import Placement, Problem
@@ -59,7 +60,7 @@ class Replanner:
     def singles(self) -> list[Proposal]:
         """Every device in use with all that it can run, if it can hold that; the one predicted fastest first."""
         view = self._view()
-        singles = (*view.problem.singles(), *view.problem.nearly_singles())
+        singles = (*view.problem.singles(), *nearly_singles(view.problem))
         found = [self._proposal(view, placement, "single") for placement in singles]
         return _best_first([p for p in found if view.prediction.lack_of(self._within(view, p.devices)) is None])
 

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from search.initial.nearly_singles import nearly_singles
 from search.local.kernels.chain import Stretch, new_chain
 from search.local.kernels.load_chain import cool_loads
 from search.local.kernels.rng_state import rng_states
@@ -25,7 +26,7 @@ def annealed(problem, start, steps=3000, heat_s=0.3, seed=0):
 @pytest.mark.parametrize("seed", range(4))
 def test_loads_after_thousands_of_moves_are_those_of_the_placement(build, seed):
     problem = Problem(build.layered(seed, layers=8, width=4), build.machine("gpu", "gpu", "gpu", "cpu"), "max-load")
-    _, found = annealed(problem, next(problem.nearly_singles()), seed=seed)
+    _, found = annealed(problem, next(nearly_singles(problem)), seed=seed)
     assert len(found) > 2
     for value_s, placement in found:
         assert value_s == pytest.approx(problem.predict(placement), rel=1e-12)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from placer.graph.topology import CONTENTIONS, Link, Topology
+from search.initial.nearly_singles import nearly_singles
 from search.local.kernels.chain import Stretch, new_chain
 from search.local.kernels.makespan_chain import cool_makespan
 from search.local.kernels.rng_state import rng_states
@@ -28,7 +29,7 @@ def annealed(problem, tables, heat_s, seed=0):
     """The chain's row and value after each stretch, with all that it handed over."""
     rng = np.random.default_rng(seed)
     moves = Moves(problem)
-    start = np.array(next(problem.nearly_singles()), np.int32)
+    start = np.array(next(nearly_singles(problem)), np.int32)
     chain = new_chain(moves.space, start, rng_states(rng, 1)[0])
     for _ in range(STRETCHES):
         move_shares = moves.move_shares([start, chain.row])
@@ -63,7 +64,7 @@ def test_without_heat_it_only_climbs(build):
     problem = problems(build)
     values = [value for _, value, _ in annealed(problem, problem.simulator.tables, heat_s=0.0)]
     assert values == sorted(values, reverse=True)
-    assert values[-1] < problem.predict(next(problem.nearly_singles()))
+    assert values[-1] < problem.predict(next(nearly_singles(problem)))
 
 
 def test_from_a_placement_that_lacks_a_link_a_chain_finds_its_way_and_keeps_none_of_it(build):
