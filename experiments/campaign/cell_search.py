@@ -12,11 +12,11 @@ from experiments.campaign.rows import ERRORS
 from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
 from placer.result import Measured, Result
+from search.exact.bounds import CLOSE
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 from search.session.session import BATCH, SearchSession
 
-CLOSE = 1e-9  # share of the bound: a value this close to it cannot be improved
 PROVEN = "the best mapping is proven: none can be predicted below it."
 
 

@@ -15,6 +15,7 @@ ROUNDS = 120
 TINY = 1e-30
 ROUNDING = 1e-12  # relative: sums differ from the simulator's in their last digits, because their order differs
 EPSILON = float(np.finfo(np.float64).eps)
+CLOSE = 1e-9  # share of a lower bound: a value this close to it cannot be improved
 THRESHOLDS = 64  # of heads, and of tails, that are tried
 INTERVALS, INTERVAL_ROUNDS = 2, 30  # the best intervals, for which weights are fitted in so many rounds
 LARGEST_PROGRAM = 4_000  # units times devices up to which the linear program with memory is worth its time

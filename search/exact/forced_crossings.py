@@ -9,9 +9,6 @@ from search.problem.problem import Limits, Problem
 from surrogate.costs.cost_matrix import Costs
 from surrogate.simulate.kernels.arrays import RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Needs, links_of
 
-# Relative: sums of bytes differ in their last digits with their order.
-MARGIN = 1e-12
-
 
 def forced_work_s(problem: Problem) -> Costs:
     """[units, devices] seconds of sending and receiving that a unit there causes in any case.
@@ -30,8 +27,7 @@ def forced_work_s(problem: Problem) -> Costs:
 
 def apart(u: NDArray[np.int32], v: NDArray[np.int32], limits: Limits) -> NDArray[np.bool_]:
     """For each pair of `u` and `v` whether no device can run and hold both units; none is apart from itself."""
-    both_bytes = (limits.unit_bytes[u] + limits.unit_bytes[v])[:, None]
-    able = limits.feasible[u] & limits.feasible[v] & (both_bytes <= limits.capacity_bytes * (1 + MARGIN))
+    able = limits.feasible[u] & limits.feasible[v] & limits.hold_both(u, v)
     result: NDArray[np.bool_] = (u != v) & ~able.any(axis=1)
     return result
 

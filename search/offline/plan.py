@@ -11,7 +11,7 @@ from placer.errors import PlacerError, short
 from placer.graph.held_memory import Lack
 from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured, Result
-from search.exact.bounds import lower_bound
+from search.exact.bounds import CLOSE, lower_bound
 from search.list_scheduling.heft import heft_placement
 from search.problem.memory_fit import packed, with_more_tensors
 from search.problem.problem import Placement, Problem
@@ -21,7 +21,6 @@ from search.session.registry import SEARCHERS
 from search.session.session import MOST_REFUSED, LackOf, SearchSession, nothing
 
 DEFAULT_SEARCHER = "hybrid"
-CLOSE = 1e-9  # share of the lower bound: a value this close to it cannot be improved
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,6 @@ from surrogate.simulate.kernels.transfer import transfer_s
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
-# Relative: sums of bytes differ in their last digits with their order.
-MARGIN = 1e-12
-
 
 class PathTables(NamedTuple):
     """What the kernels below read. Pairs p of a producer and a consumer; their tensors are first[p] to first[p + 1]."""
@@ -49,13 +46,12 @@ def path_tables(t: Tables, limits: Limits, order: Sequence[int]) -> PathTables:
     new[1:] = (np.diff(src) != 0) | (np.diff(dst) != 0)
     at = np.flatnonzero(new)
     u, v = limits.unit_of[src[at]], limits.unit_of[dst[at]]
-    both_bytes = limits.unit_bytes[u] + limits.unit_bytes[v]
     return PathTables(
         order=line,
         src=src[at],
         dst=dst[at],
         together=u == v,
-        apart=(u != v)[:, None] & (both_bytes[:, None] > limits.capacity_bytes * (1 + MARGIN)),
+        apart=(u != v)[:, None] & ~limits.hold_both(u, v),
         first=np.append(at, len(need)).astype(np.int32),
         tensor_bytes=t.tensor_bytes[need],
         cost_s=np.where(limits.feasible[limits.unit_of], t.cost_s, np.inf),

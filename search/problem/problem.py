@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 OBJECTIVES = ("makespan", "max-load")
 # Units whose memory is added up at once: it bounds the memory that a large batch takes.
 AT_ONCE = 1 << 20
+# Relative: sums of bytes differ in their last digits with their order.
+MARGIN = 1e-12
 
 Placement = tuple[int, ...]
 """The device of each unit, in the order of `Problem.units`."""
@@ -39,6 +41,12 @@ class Limits(NamedTuple):
     unit_bytes: NDArray[np.float64]  # [u]
     feasible: NDArray[np.bool_]  # [u, d]
     capacity_bytes: NDArray[np.float64]  # [d]
+
+    def hold_both(self, u: NDArray[np.int32], w: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """[pairs, d] whether the memory of each device suffices for both units of a pair, other units aside."""
+        both_bytes = (self.unit_bytes[u] + self.unit_bytes[w])[:, None]
+        fits: NDArray[np.bool_] = both_bytes <= self.capacity_bytes * (1 + MARGIN)
+        return fits
 
 
 @dataclass(frozen=True, eq=False)
