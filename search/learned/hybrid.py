@@ -15,7 +15,7 @@ from placer.result import Measured, standard_error
 from search.exact.exact import Exact, ExactSettings
 from search.initial.starts import starts
 from search.list_scheduling.perturbed_heft import HeftVariant, breed
-from search.local.anneal import EXACT, Cooling, Elites, anneal, prepare
+from search.local.anneal import SIMULATOR_AS_CLOCK, Cooling, Elites, anneal, prepare
 from search.local.moves import Moves
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Deadline, Searcher, Stop, fitting_placements, never
@@ -141,7 +141,7 @@ class Hybrid(Searcher):
             budget -= self._breed(int(budget * self.settings.bred), rng)
         self.moves.forget()
         explore = self.rounds % 2 == 1
-        cooling = EXACT[self.problem.objective] if trusted else Cooling()
+        cooling = SIMULATOR_AS_CLOCK[self.problem.objective] if trusted else Cooling()
         cooling = replace(cooling, hot=cooling.hot * self.settings.hotter) if explore else cooling
         lines = self._lines(explore, cooling)
         moves = int(

@@ -44,7 +44,7 @@ class Cooling:
 # Where the simulator is the clock, every thousandth counts: little heat, and few chains, so that each takes many steps.
 # The largest load has more valleys, so that more chains and fresh beginnings pay there. Where the simulator errs by
 # percents, heat finds more that is worth measuring.
-EXACT = {
+SIMULATOR_AS_CLOCK = {
     "makespan": Cooling(chains=4, hot=0.001, cold=3e-5, large=0.1, small=0.01),
     "max-load": Cooling(chains=16, hot=0.003, cold=3e-5, small=0.01, afresh=True),
 }
@@ -89,46 +89,72 @@ def anneal(
 ) -> int:
     """Anneal from `starts` (which fit) until `evaluations` moves are judged or `stop()`; fills `elites`.
 
-    Metropolis et al. 1953 with a temperature per stretch relative to the best value so far; rows exchange parts and
-    the worst is now and then replaced, as in a genetic algorithm. Returns how many moves were judged.
+    Metropolis et al. 1953 with a temperature per stretch relative to the best value so far; chains take parts of each
+    other's rows, and the worst goes on from the best after each stretch, as in a genetic algorithm. Returns how many
+    rows and moves were judged; moves that change nothing or do not fit count, too.
     """
-    from search.local.kernels.chain import Stretch, new_chain  # numba is slow to import
-    from search.local.kernels.rng_state import rng_states
-
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)
-    values = problem.predict_many(rows)
-    elites.add(rows, values)
-    best, best_value = rows[values.argmin()].copy(), float(values.min())
-    chains = [
-        new_chain(moves.space, row, rng_state) for row, rng_state in zip(rows, rng_states(rng, len(rows)), strict=True)
-    ]
-    cool, size = _cooler(problem, moves)
+    population = _Population(problem, moves, elites, rows, rng)
     steps = cooling.load_stretch if problem.objective == "max-load" else cooling.stretch
     steps = max(1, min(steps, evaluations // cooling.chains))
-    base_s = problem.base_s if problem.objective == "makespan" else 0.0
     turns = max(1, evaluations // (cooling.chains * steps))
     for turn in range(turns):
         if stop():
-            return len(rows) + turn * steps * len(rows)
-        done = turn / turns
-        move_shares = moves.move_shares([*(chain.row for chain in chains), best])
-        stretch = Stretch(
+            return cooling.chains * (1 + turn * steps)
+        population.cool(population.stretch(cooling, steps, turn / turns))
+        population.hand_over()
+        population.replace_worst()
+    return cooling.chains * (1 + turns * steps)
+
+
+class _Population:
+    """Chains that cool side by side, and the best row that they have had."""
+
+    def __init__(self, problem: Problem, moves: Moves, elites: Elites, rows: Rows, rng: np.random.Generator) -> None:
+        from search.local.kernels.chain import new_chain  # numba is slow to import
+        from search.local.kernels.rng_state import rng_states
+
+        values = problem.predict_many(rows)
+        elites.add(rows, values)
+        self.best, self.best_value = rows[values.argmin()].copy(), float(values.min())
+        states = rng_states(rng, len(rows))
+        self.chains = [new_chain(moves.space, row, state) for row, state in zip(rows, states, strict=True)]
+        self._moves, self._elites, self._beside_s = moves, elites, problem.beside_s
+        self._cool, self._looked_at = _cooler(problem, moves)
+
+    def stretch(self, cooling: Cooling, steps: int, done: float) -> Stretch:
+        """The conditions of the next stretch. done: the share of all stretches that is over."""
+        from search.local.kernels.chain import Stretch
+
+        heat = cooling.hot * (cooling.cold / cooling.hot) ** done
+        return Stretch(
             steps,
-            heat_s=cooling.hot * (cooling.cold / cooling.hot) ** done * best_value if best_value < np.inf else 0.0,
+            heat_s=heat * self.best_value if self.best_value < np.inf else 0.0,
             scale=cooling.large * (cooling.small / cooling.large) ** done,
-            good_s=best_value * (1 + cooling.good) - base_s,
+            good_s=self.best_value * (1 + cooling.good) - self._beside_s,
         )
-        in_pieces(partial(_each, cool, chains, move_shares, stretch), len(chains), steps * size)
-        for chain in chains:
-            elites.add(chain.found, chain.found_s + base_s)
-        moves.learn(np.sum([chain.gained for chain in chains], axis=0))
-        first = min(chains, key=lambda chain: float(chain.found_s[0]))
-        if first.found_s[0] + base_s < best_value:
-            best, best_value = first.found[0].copy(), float(first.found_s[0] + base_s)
-        worst = max(chains, key=lambda chain: float(chain.value_s[0]))
-        worst.row[:] = best
-    return len(rows) * (1 + turns * steps)
+
+    def cool(self, stretch: Stretch) -> None:
+        """Go on with each chain for a stretch, on all cores."""
+        move_shares = self._moves.move_shares([*(chain.row for chain in self.chains), self.best])
+        each = partial(_each, self._cool, self.chains, move_shares, stretch)
+        in_pieces(each, len(self.chains), stretch.steps * self._looked_at)
+
+    def hand_over(self) -> None:
+        """Give what was found to the elites, and tell the moves which kinds gained."""
+        for chain in self.chains:
+            self._elites.add(chain.found, chain.found_s + self._beside_s)
+        self._moves.learn(np.sum([chain.gained for chain in self.chains], axis=0))
+        first = min(self.chains, key=lambda chain: float(chain.found_s[0]))
+        value = float(first.found_s[0] + self._beside_s)
+        if value < self.best_value:
+            self.best, self.best_value = first.found[0].copy(), value
+
+    def replace_worst(self) -> None:
+        """The worst chain goes on from the best row."""
+        worst = max(self.chains, key=lambda chain: float(chain.value_s[0]))
+        worst.row[:] = self.best
 
 
 def prepare(objective: str) -> None:
@@ -146,7 +172,7 @@ def two_ops(objective: str) -> Problem:
 
 def _cooler(problem: Problem, moves: Moves) -> tuple[Cool, int]:
     """How a chain goes on, and about how many ops and edges one step looks at."""
-    size = len(problem.graph) + len(problem.graph.edges)
+    size = problem.ops_and_edges
     if problem.objective == "max-load":
         from search.local.kernels.load_chain import cool_loads
 
