@@ -10,7 +10,7 @@ from math import inf
 from placer.errors import PlacerError, short
 from placer.graph.held_memory import Lack
 from placer.graph.mapping import Mapping
-from placer.result import Failed, Measured, Result
+from placer.result import Measured, Result
 from search.exact.bounds import CLOSE, lower_bound
 from search.list_scheduling.heft import heft_placement
 from search.problem.memory_fit import packed, with_more_tensors
@@ -58,74 +58,109 @@ def plan(
         SEARCHERS[searcher_name].prepare(problem.objective)
     start_s = clock()
     stop = Deadline(seconds, clock, over)
-    session = SearchSession(searcher_name, problem, seed=seed, stop=stop)
-    best = _Best(problem, lack)
-    singles = [best.judge(placement) for placement in problem.singles()]
-    best_single = None if best.placement is None else best.value
-    if best.placement is None:
-        best.judge(packed(problem))
+    search = _Search(problem, lambda roomier: SearchSession(searcher_name, roomier, seed=seed, stop=stop), lack)
+    best_single = search.judge_singles()
     bound = lower_bound(replace(problem, kept_bytes=None))  # an estimate, which proves nothing
-    evaluations = max(1, len(singles))
-    while best.value > bound * (1 + CLOSE) and (asked := session.ask()):
-        session.tell([(mapping, best.judge(problem.placement(mapping))) for mapping in asked])
-        bound = max(bound, 0.0 if problem.kept_bytes else session.searcher.bound())
-        evaluations += 1
-        if stop() and not best.is_to_be_found:
+    while search.best.value > bound * (1 + CLOSE) and search.ask_and_tell():
+        bound = max(bound, 0.0 if problem.kept_bytes else search.session.searcher.bound())
+        if stop() and not search.only_lacks_memory:
             break
-        if best.problem is not session.searcher.problem:  # where more memory is left, another search begins
-            evaluations += session.searcher.evaluations
-            session = SearchSession(searcher_name, best.problem, seed=seed, stop=stop)
+        search.leave_room()
     return Plan(
-        mapping=best.mapping(),
-        value=best.value,
+        mapping=search.mapping(),
+        value=search.best.value,
         lower_bound=bound,
         best_single=best_single,
         searcher=searcher_name,
-        evaluations=evaluations + session.searcher.evaluations,
+        evaluations=search.evaluations,
         seconds=clock() - start_s,
-        notes=(*session.notes, *best.notes),
+        notes=search.notes,
     )
 
 
 class _Best:
-    """The best placement so far that fits, and how much memory better ones lacked."""
+    """The best placement so far that memory suffices for."""
 
-    def __init__(self, problem: Problem, lack: LackOf) -> None:
-        self.problem, self._lack = problem, lack
+    def __init__(self, lack: LackOf) -> None:
+        self._lack = lack
         self.value = inf
         self.placement: Placement | None = None
-        self.refused = Refusals()
 
-    def judge(self, placement: Placement) -> Result:
-        """Predict a placement. One that is better than all before is kept, if memory suffices."""
-        value = self.problem.predict(placement)
+    def judge(self, problem: Problem, placement: Placement) -> Result | Lack:
+        """Predict a placement, and keep it if it is better than all before; what memory it lacks, where it would be."""
+        value = problem.predict(placement)
         if value == inf:
             return NO_LINK
         if self.placement is None or (value, placement) < (self.value, self.placement):
-            lack = self._lack(self.problem.mapping(placement))
+            lack = self._lack(problem.mapping(placement))
             if lack is not None:
-                return self._refuse(placement, lack)
+                return lack
             self.value, self.placement = value, placement
         return Measured(value)
 
-    def _refuse(self, placement: Placement, lack: Lack) -> Failed:
-        self.problem = with_more_tensors(self.problem, placement, lack)
-        return self.refused.add(lack)
+
+class _Search:
+    """Asks, judges and tells. Where what is asked lacks memory, another search begins, which leaves more room."""
+
+    def __init__(self, problem: Problem, begin: Callable[[Problem], SearchSession], lack: LackOf) -> None:
+        self.problem, self._begin = problem, begin
+        self.roomier = problem  # with more tensors, by all that lacked memory
+        self.session = begin(problem)
+        self.best = _Best(lack)
+        self.refused = Refusals()
+        self._judged = 0  # singles, and what the searchers asked
+        self._predicted = 0  # by searchers of earlier sessions
+
+    def judge_singles(self) -> float | None:
+        """Judge single devices: seconds of the best; None where there is none, and something that fits is judged."""
+        singles = list(self.problem.singles())
+        for placement in singles:
+            self._judge(placement)
+        self._judged = max(1, len(singles))
+        if self.best.placement is not None:
+            return self.best.value
+        self._judge(packed(self.problem))
+        return None
+
+    def ask_and_tell(self) -> bool:
+        """Judge what the searcher asks; whether it asked anything."""
+        asked = self.session.ask()
+        self.session.tell([(mapping, self._judge(self.problem.placement(mapping))) for mapping in asked])
+        self._judged += len(asked)
+        return bool(asked)
+
+    def _judge(self, placement: Placement) -> Result:
+        judged = self.best.judge(self.problem, placement)
+        if not isinstance(judged, Lack):
+            return judged
+        self.roomier = with_more_tensors(self.roomier, placement, judged)
+        return self.refused.add(judged)
+
+    def leave_room(self) -> None:
+        """Begin another search, if this one leaves less room than it should."""
+        if self.roomier is not self.session.searcher.problem:
+            self._predicted += self.session.searcher.evaluations
+            self.session = self._begin(self.roomier)
 
     @property
-    def is_to_be_found(self) -> bool:
-        """Whether only memory has been in the way yet, so that a few more questions are worth more than the time."""
-        return self.placement is None and 0 < self.refused.count < MOST_REFUSED
+    def only_lacks_memory(self) -> bool:
+        """Whether nothing but memory has been in the way yet, so that a few more questions are worth more than time."""
+        return self.best.placement is None and 0 < self.refused.count < MOST_REFUSED
 
     @property
-    def notes(self) -> list[str]:
-        """What was left out for lack of memory."""
+    def evaluations(self) -> int:
+        """Predictions made."""
+        return self._judged + self._predicted + self.session.searcher.evaluations
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the searcher has to say, and what was left out for lack of memory."""
         text = self.refused.text("left out")
-        return [f"{text}."] if text else []
+        return (*self.session.notes, *([f"{text}."] if text else []))
 
     def mapping(self) -> Mapping:
         """The best mapping found. Raises PlacerError where all that were asked lack memory."""
-        if self.placement is None and self.refused.nearest is not None:
+        if self.best.placement is None and self.refused.nearest is not None:
             none_fits = self.refused.none_fits(short(self.problem.graph.name))
             raise PlacerError(f"{none_fits}: add a device, give them more memory, or search longer.")
-        return self.problem.mapping(self.placement or packed(self.problem))
+        return self.problem.mapping(self.best.placement or packed(self.roomier))
