@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from search.learned.results import results_s
 from search.learned.skopt_adapter import ranked
-from search.learned.stretches import Point, Stretches
+from search.learned.stretches import Stretches
 from search.problem.problem import Placement, Problem
-from search.problem.searcher import Searcher, SearchExhausted, Stop, never
+from search.problem.searcher import Searcher, Stop, never
 
 RANDOM_TRIES = 200
 
@@ -51,69 +51,61 @@ class Bayesian(Searcher):
         """What the model chooses devices for."""
         return Stretches(self.problem, self.settings.dimensions)
 
-    @cached_property
-    def singles(self) -> list[Placement]:
-        """Everything on one device; of devices that are alike, on the first."""
-        return self.problem.unlike_singles()
-
     def _propose(self) -> Placement:
-        single = next((placement for placement in self.singles if self.is_new(placement)), None)
-        if single is not None:
-            return single
-        begun = len(self.asked.keys() | self.told.keys()) >= len(self.singles) + self.settings.random
-        best = self._best() if begun and self.stretches.choices and not self.stop() else None
-        return best or self._drawn() or self.first_new()
-
-    def _best(self) -> Placement | None:
-        """The new placement of the largest expected improvement; None before the first success."""
-        known = results_s(self.told)
-        if not known:
-            return None
-        rows = self._rows(known)
-        points = [self.stretches.point(placement) for placement in rows]
-        log_s = [math.log(max(step_s, 1e-12)) for step_s in rows.values()]
-        waiting = [self.stretches.point(p) for p in self.asked if p not in self.told]
-        log_s += [sum(log_s) / len(log_s)] * len(waiting)
-        near = self._near([self.stretches.point(p) for p in sorted(known, key=lambda p: (known[p], p))])
-        seed = self.rng.getrandbits(31)
-        candidates = ranked(self.model, self.stretches.choices, points + waiting, log_s, near, seed)
-        return next((p for p in map(self.stretches.placement, dict.fromkeys(candidates)) if self.is_new(p)), None)
-
-    def _rows(self, known: dict[Placement, float]) -> dict[Placement, float]:
-        """What the model learns from, in the order it was told."""
-        most = self.settings.rows
-        if len(known) <= most:
-            return known
-        fastest = set(sorted(known, key=lambda p: (known[p], p))[: most // 2])
-        latest = [p for p in known if p not in fastest][len(fastest) - most :]
-        kept = fastest.union(latest)
-        return {p: step_s for p, step_s in known.items() if p in kept}
-
-    def _near(self, ranking: list[Point]) -> list[Point]:
-        centres = ranking[: self.settings.centres]
-        draws = range(self.settings.near)
-        return [self.stretches.near(self.rng.choice(centres), self.rng) for _ in draws]
-
-    def _drawn(self) -> Placement | None:
-        """A new random placement."""
-        for _ in range(RANDOM_TRIES):
-            placement = self.stretches.placement(self.stretches.drawn(self.rng))
-            if self.is_new(placement):
-                return placement
-        return None
+        return bayesian_proposal(self, self.model, self.stretches, self.settings)
 
 
-def proposed_for(searcher: Searcher, by: type[Bayesian], settings: BayesianSettings) -> Placement:
-    """What Bayesian optimisation would ask next if it knew what `searcher` knows. It draws from that one's generator.
+def bayesian_proposal(searcher: Searcher, model: str, stretches: Stretches, settings: BayesianSettings) -> Placement:
+    """What Bayesian optimisation asks next that knows what `searcher` knows, and draws from its generator.
 
-    Raises SearchExhausted where no mapping is left.
+    model: one of skopt_adapter.MODELS, which sees the device of each of the stretches. Raises SearchExhausted where no
+    mapping is left.
     """
-    bayesian = by(searcher.problem, stop=searcher.stop, settings=settings)
-    bayesian.rng, bayesian.asked, bayesian.told = searcher.rng, searcher.asked, searcher.told
-    try:
-        return bayesian._propose()
-    except SearchExhausted:
-        return searcher.first_new()  # which says whose search it was
+    singles = searcher.problem.unlike_singles()
+    single = next((placement for placement in singles if searcher.is_new(placement)), None)
+    if single is not None:
+        return single
+    begun = len(searcher.asked.keys() | searcher.told.keys()) >= len(singles) + settings.random
+    has_model = begun and stretches.choices and not searcher.stop()
+    best = _best(searcher, model, stretches, settings) if has_model else None
+    return best or _drawn(searcher, stretches) or searcher.first_new()
+
+
+def _best(searcher: Searcher, model: str, stretches: Stretches, settings: BayesianSettings) -> Placement | None:
+    """The new placement of the largest expected improvement; None before the first success."""
+    known = results_s(searcher.told)
+    if not known:
+        return None
+    learned = learned_from(known, settings.rows)
+    points = [stretches.point(placement) for placement in learned]
+    log_s = [math.log(max(step_s, 1e-12)) for step_s in learned.values()]
+    waiting = [stretches.point(p) for p in searcher.asked if p not in searcher.told]
+    log_s += [sum(log_s) / len(log_s)] * len(waiting)
+    fastest = sorted(known, key=lambda p: (known[p], p))[: settings.centres]
+    centres = [stretches.point(placement) for placement in fastest]
+    near = [stretches.near(searcher.rng.choice(centres), searcher.rng) for _ in range(settings.near)]
+    seed = searcher.rng.getrandbits(31)
+    candidates = ranked(model, stretches.choices, points + waiting, log_s, near, seed)
+    return next((p for p in map(stretches.placement, dict.fromkeys(candidates)) if searcher.is_new(p)), None)
+
+
+def learned_from(known: dict[Placement, float], most: int) -> dict[Placement, float]:
+    """Of more than `most` results half the fastest and half the latest others, in the order they were told."""
+    if len(known) <= most:
+        return known
+    fastest = set(sorted(known, key=lambda p: (known[p], p))[: most // 2])
+    latest = [p for p in known if p not in fastest][len(fastest) - most :]
+    kept = fastest.union(latest)
+    return {p: step_s for p, step_s in known.items() if p in kept}
+
+
+def _drawn(searcher: Searcher, stretches: Stretches) -> Placement | None:
+    """A new random placement."""
+    for _ in range(RANDOM_TRIES):
+        placement = stretches.placement(stretches.drawn(searcher.rng))
+        if searcher.is_new(placement):
+            return placement
+    return None
 
 
 class BayesGp(Bayesian):

@@ -14,20 +14,17 @@ from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from search.initial.expert import expert_placements
-from search.initial.starts import starts
-from search.learned.bayesian import BayesGp, BayesianSettings, proposed_for
+from search.learned.bayesian import BayesGp, BayesianSettings, bayesian_proposal
 from search.learned.genetic import Breeding, Contrast, Fitness, Operators, evolve, most_promising
+from search.learned.htf_mpr_views import DeviceShares, SimulatedNumbers, Table, View
 from search.learned.results import results_s
 from search.learned.stretches import Stretches
 from search.list_scheduling.heft import heft_placement
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, never
-
-Table = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -54,6 +51,7 @@ class HtfMpr(Searcher):
     """
 
     name: ClassVar[str] = "htf-mpr"
+    regressors_see: ClassVar[type[View]] = SimulatedNumbers
 
     def __init__(
         self, problem: Problem, *, seed: int = 0, stop: Stop = never, settings: HtfMprSettings | None = None
@@ -68,14 +66,27 @@ class HtfMpr(Searcher):
     def operators(self) -> Operators:
         return Operators(self.problem)
 
-    def _propose(self) -> Placement:
-        if len(self.asked.keys() | self.told.keys()) < self.settings.first:
-            return self._first_stage()
-        return self._second_stage(results_s(self.told)) or self.first_new()
+    @cached_property
+    def view(self) -> View:
+        """What the regressors see of mappings."""
+        return self.regressors_see(self.problem, self.settings.stretches)
 
-    def _first_stage(self) -> Placement:
-        begin = next((placement for placement in self._baselines() if self.is_new(placement)), None)
-        return begin or proposed_for(self, BayesGp, self.settings.bayesian)
+    @cached_property
+    def stretches(self) -> Stretches:
+        """What Bayesian optimisation chooses devices for."""
+        return Stretches(self.problem, self.settings.bayesian.dimensions)
+
+    def _propose(self) -> Placement:
+        known = results_s(self.told)
+        if len(self.asked.keys() | self.told.keys()) < self.settings.first:
+            begin = next((placement for placement in self._baselines() if self.is_new(placement)), None)
+            return begin or self._bayesian_proposal()
+        if not known and not self.predicts:  # nothing ran, so there is nothing to learn from
+            return self._bayesian_proposal()
+        return self._second_stage(known) or self.first_new()
+
+    def _bayesian_proposal(self) -> Placement:
+        return bayesian_proposal(self, BayesGp.model, self.stretches, self.settings.bayesian)
 
     def _baselines(self) -> Iterator[Placement]:
         """What is measured without having learnt anything; HEFT's mapping where there is a simulator."""
@@ -86,32 +97,29 @@ class HtfMpr(Searcher):
 
     def _second_stage(self, known: dict[Placement, float]) -> Placement | None:
         """The most promising of what was bred for the predicted step time; None where nothing new was."""
+        breeding = self.settings.breeding
         fastest = sorted(known, key=lambda p: (known[p], p))[: self.settings.fastest]
+        others = self.population or self.view.first_population(breeding.size, self.rng, self.stop)
         ranking = evolve(
-            self.problem, [*fastest, *(self.population or self._unmeasured())], self._fitness(known),
-            generations=self.settings.generations, rng=self.rng, stop=self.stop,
-            breeding=self.settings.breeding, operators=self.operators,
+            self.problem, [*fastest, *others], self._fitness(known), generations=self.settings.generations,
+            rng=self.rng, stop=self.stop, breeding=breeding, operators=self.operators,
         )  # fmt: skip
-        self.population = [placement for _, placement in ranking[: self.settings.breeding.size]]
+        self.population = [placement for _, placement in ranking[: breeding.size]]
         return most_promising(self, ranking, self.settings.contrast)
-
-    def _unmeasured(self) -> list[Placement]:
-        """What the first population has beside measured mappings."""
-        return starts(self.problem, self.stop)
 
     def _fitness(self, known: dict[Placement, float]) -> Fitness:
         """Seconds by a regressor trained on what is known; by the simulator where nothing can be learnt from it."""
         from surrogate.learn.regressors import make_regressor
 
         def learned(placements: list[Placement]) -> Sequence[float]:
-            return self._counted(regressor.predict(self._table(placements)))
+            return self._counted(regressor.predict(self.view.table(placements)))
 
         def simulated(placements: list[Placement]) -> Sequence[float]:
             return self._counted(self.problem.predict_many(placements))
 
         if not known:
             return simulated
-        table, step_s = self._table(list(known)), np.array(list(known.values()))
+        table, step_s = self.view.table(list(known)), np.array(list(known.values()))
         try:
             self._compare(table, step_s)
             regressor = make_regressor(self.chosen, self.rng.getrandbits(31)).fit(table, step_s)
@@ -125,7 +133,7 @@ class HtfMpr(Searcher):
 
         if self.settings.regressor or len(step_s) < self.settings.again * self.compared:
             return
-        errors = compared_in_order(self._regressors(), table, step_s, self.rng.getrandbits(31))
+        errors = compared_in_order(self.view.regressors(), table, step_s, self.rng.getrandbits(31))
         before, self.chosen, self.compared = self.chosen, next(iter(errors)), len(step_s)
         if self.chosen == before:
             return
@@ -135,22 +143,6 @@ class HtfMpr(Searcher):
             f"fitness is {self.chosen}, which erred by {errors[self.chosen]:.1%} where it predicted later mappings "
             f"from earlier ones (next: {others})."
         )
-
-    def _regressors(self) -> list[str]:
-        """Those that compete. The generic performance model takes as long as all others together."""
-        from surrogate.learn.regressors import REGRESSORS
-
-        return [name for name in REGRESSORS if name != "generic"]
-
-    def _table(self, placements: list[Placement]) -> Table:
-        """[placements, features]. The simulated step is the problem's own objective, whichever that is."""
-        from surrogate.features.mapping_features import MAKESPAN
-
-        rows = np.array(placements, np.int32)
-        table = self.problem.features.of(rows[:, self.problem.limits.unit_of])
-        if self.problem.objective != "makespan":
-            table[:, MAKESPAN] = self.problem.predict_many(rows)
-        return table
 
     def _counted(self, values: Table) -> Sequence[float]:
         self.evaluations += len(values)
@@ -167,38 +159,8 @@ class HtfMpr(Searcher):
 
 
 class HtfMprPlain(HtfMpr):
-    """HTF-MPR without simulator features: no HEFT, and the regressors see only where ops run.
-
-    Their features are the shares of each stretch of units on each device.
-    """
+    """HTF-MPR without a simulator: no HEFT, and the regressors see only where ops run."""
 
     name: ClassVar[str] = "htf-mpr-plain"
     predicts: ClassVar[bool] = False
-
-    @cached_property
-    def stretches(self) -> Stretches:
-        """What the features tell apart."""
-        return Stretches(self.problem, self.settings.stretches)
-
-    def _second_stage(self, known: dict[Placement, float]) -> Placement | None:
-        if not known:  # nothing ran, so there is nothing to learn from
-            return proposed_for(self, BayesGp, self.settings.bayesian)
-        return super()._second_stage(known)
-
-    def _unmeasured(self) -> list[Placement]:
-        draws = range(self.settings.breeding.size)
-        return [self.stretches.placement(self.stretches.drawn(self.rng)) for _ in draws]
-
-    def _regressors(self) -> list[str]:
-        from surrogate.learn.regressors import LEARNERS
-
-        return list(LEARNERS)
-
-    def _table(self, placements: list[Placement]) -> Table:
-        """[placements, stretches x devices]: the share of each stretch's units that each device has."""
-        of, devices = self.stretches.of, len(self.problem.topology)
-        share = (1 / np.bincount(of))[of]
-        table = np.zeros((len(placements), int(of.max() + 1) * devices))
-        cells = of[None, :] * devices + np.array(placements)
-        np.add.at(table, (np.arange(len(placements))[:, None], cells), share[None, :])
-        return table
+    regressors_see: ClassVar[type[View]] = DeviceShares

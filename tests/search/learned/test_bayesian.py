@@ -9,7 +9,7 @@ import pytest
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
-from search.learned.bayesian import BayesEt, BayesGp, BayesianSettings, BayesRf
+from search.learned.bayesian import BayesEt, BayesGp, BayesianSettings, BayesRf, learned_from
 from search.learned.results import results_s
 from search.learned.stretches import Stretches
 from search.problem.problem import Problem
@@ -89,10 +89,10 @@ def test_a_failure_counts_as_slower_than_all_measured():
     assert results_s(told) == {(0,): 1.0, (1,): 6.0, (2,): 3.0}
 
 
-def test_the_gaussian_process_learns_from_the_fastest_and_the_latest(pipeline):
-    searcher = BayesGp(pipeline, settings=BayesianSettings(rows=6))
+def test_of_many_results_the_fastest_and_the_latest_are_learned_from():
     known = {(i,): float(i) for i in (9, 1, 2, 8, 3, 7, 6, 5, 4)}
-    assert searcher._rows(known) == {(1,): 1.0, (2,): 2.0, (3,): 3.0, (6,): 6.0, (5,): 5.0, (4,): 4.0}
+    assert learned_from(known, 9) == known
+    assert learned_from(known, 6) == {(1,): 1.0, (2,): 2.0, (3,): 3.0, (6,): 6.0, (5,): 5.0, (4,): 4.0}
 
 
 @pytest.mark.parametrize("units", [5, 40, 700])

@@ -74,14 +74,14 @@ def test_the_regressors_are_compared_and_the_change_of_stages_is_noted(towers, k
     assert searcher.notes == []
     asked(searcher, 6)
     assert searcher.notes[0].startswith("stage 2 after 8 mappings: the genetic algorithm's fitness is ")
-    assert searcher.chosen in searcher._regressors() and f"is {searcher.chosen}, which erred" in searcher.notes[-1]
+    assert searcher.chosen in searcher.view.regressors() and f"is {searcher.chosen}, which erred" in searcher.notes[-1]
     assert searcher.compared == 12
 
 
 def test_what_the_devices_alone_say_is_learnt(problem):
     """Where each stretch of the network has a device that suits it, that is found without any simulated number."""
     searcher = HtfMprPlain(problem, settings=replace(EAGER, first=10, stretches=4))
-    suits = searcher.stretches.of % len(problem.topology)
+    suits = searcher.view.stretches.of % len(problem.topology)
     times = []
     for _ in range(24):
         placement = np.array(problem.placement(searcher.ask()))
@@ -92,8 +92,8 @@ def test_what_the_devices_alone_say_is_learnt(problem):
 
 def test_the_plain_features_are_shares_of_stretches(problem):
     searcher = HtfMprPlain(problem, settings=replace(EAGER, stretches=4))
-    placements, of = np.array(asked(searcher, 5)), searcher.stretches.of
-    table = searcher._table([tuple(row) for row in placements])
+    placements, of = np.array(asked(searcher, 5)), searcher.view.stretches.of
+    table = searcher.view.table([tuple(row) for row in placements])
     shares = [(placements[:, of == i] == d).mean(axis=1) for i in range(4) for d in range(len(problem.topology))]
     assert table == pytest.approx(np.column_stack(shares))
 
@@ -123,7 +123,7 @@ def test_each_ask_after_the_beginning_was_judged_by_the_predictor(towers):
 
 def test_the_simulated_step_is_the_objective_of_the_problem(problem):
     placements = asked(HtfMpr(problem, settings=EAGER), 3)
-    table = HtfMpr(problem)._table(placements)
+    table = HtfMpr(problem).view.table(placements)
     assert table[:, MAKESPAN] == pytest.approx(problem.predict_many(placements))
 
 
