@@ -7,7 +7,7 @@ import pytest
 
 from placer.graph.op_graph import Op, OpGraph
 from placer.result import Measured
-from search.learned import hybrid
+from search.learned import predicted_search
 from search.learned.hybrid import Hybrid, HybridSettings
 from search.offline.plan import plan
 from search.problem.problem import Problem
@@ -57,9 +57,9 @@ def test_few_placements_of_many_ops_are_not_all_held_at_once(build, monkeypatch)
             counted.append(1)
             yield placement
 
-    monkeypatch.setattr(hybrid, "fitting_placements", counting)
+    monkeypatch.setattr(predicted_search, "fitting_placements", counting)
     mapping = Hybrid(Problem(graph, build.machine("gpu", "cpu")), stop=lambda: True).ask()
-    assert len(counted) <= 2 * hybrid.AT_ONCE
+    assert len(counted) <= 2 * predicted_search.AT_ONCE
     assert len(set(mapping.devices[16:])) == 1
 
 

@@ -35,12 +35,12 @@ def test_a_round_takes_all_that_is_left_where_it_is_not_enough_for_several(build
     problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"))
     clock = Clock()
     searcher = Hybrid(problem, stop=Deadline(100.0, clock), settings=HybridSettings(enumerate=0, certify=0))
-    wanted = searcher._budget(doubled=True)
-    searcher._per_s = wanted / 10  # such a round takes ten seconds
-    assert searcher._budget(doubled=True) == wanted  # a hundred are left
+    wanted = searcher.search._budget(doubled=True)
+    searcher.search._per_s = wanted / 10  # such a round takes ten seconds
+    assert searcher.search._budget(doubled=True) == wanted  # a hundred are left
     clock.now_s = 75.0
-    assert searcher._budget(doubled=True) == pytest.approx(2.5 * wanted, rel=0.01)
-    assert searcher._budget(doubled=False) == wanted  # before a real clock, rounds are alike
+    assert searcher.search._budget(doubled=True) == pytest.approx(2.5 * wanted, rel=0.01)
+    assert searcher.search._budget(doubled=False) == wanted  # before a real clock, rounds are alike
 
 
 def test_a_plan_ends_when_its_time_is_up(build):
