@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from placer.graph.op_graph import Edge, Op, OpGraph
-from search.local.clusters import clusters, neighbours
+from search.local.clusters import LARGEST_SHARE, clusters, neighbours
 from search.local.kernels.move_shares import GRAFT, KINDS, RUN
 from search.local.moves import Moves
 from search.problem.problem import Problem
@@ -101,8 +101,11 @@ def test_around_a_hub_clusters_double_in_size_and_there_are_few_rounds(build):
     assert {2, 4, 8} <= {len(cluster) for cluster in found}
 
 
-def test_clusters_come_in_all_sizes_up_to_more_than_half(build):
+def test_clusters_come_in_all_sizes_up_to_their_largest_share_of_the_work(build):
     problem = Problem(build.layered(5, layers=12), build.machine("gpu", "cpu"))
-    sizes = [len(cluster) for cluster in clusters(problem)]
-    assert min(sizes) == 2
-    assert max(sizes) > len(problem.units) / 3
+    work_s = np.array(problem.unit_mean_s)
+    found = clusters(problem)
+    sizes = [len(cluster) for cluster in found]
+    assert min(sizes) == 2 and any(2 < size < len(problem.units) / 4 for size in sizes)
+    assert len(problem.units) / 3 < max(sizes)
+    assert max(work_s[cluster].sum() for cluster in found) <= LARGEST_SHARE * work_s.sum() * (1 + 1e-9)
