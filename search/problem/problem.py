@@ -220,7 +220,8 @@ class Problem:
     @cached_property
     def _cheapest(self) -> NDArray[np.int64]:
         """[units] the device where each costs least."""
-        return np.array(self.unit_cost_s).argmin(axis=1)
+        cheapest: NDArray[np.int64] = np.array(self.unit_cost_s).argmin(axis=1)
+        return cheapest
 
     def devices(self, placement: Placement) -> tuple[int, ...]:
         """The device of each op."""
