@@ -1,4 +1,4 @@
-"""The regressors of step times, compared on equal terms on measured mappings; the winner serves genetic search."""
+"""The regressors of step times, compared on equal terms on measured mappings; as HTF-MPR compares them in a search."""
 
 from __future__ import annotations
 
@@ -20,10 +20,6 @@ from surrogate.learn.selection import FOLDS, TOP, Fold, Rows, Scores, eligible, 
 from surrogate.learn.selection import REPEATS as CV_REPEATS
 
 Floats = NDArray[np.float64]
-DEFAULT = "gaussian-process-on-simulator"
-"""Named beside the winner of each recording: in two of them no other's error was clearly below its own. Which regressor
-loses the least by its choice differed from one to the other.
-"""
 MODELS = ("towers", "moe", "mobilenet_v3", "transformer")
 MAPPINGS = 44  # measured per network, single devices included
 FEWEST = 2 * FOLDS
@@ -73,7 +69,6 @@ def compared(samples: Sequence[MeasuredMappings]) -> Facts:
         "table_in_order": table(ordered),
         "winner": won,
         "eligible": eligible(total),
-        "default": DEFAULT,
         "baseline": BASELINE,
         "networks": [sample.model for sample in samples],
         "n_mappings": sum(len(sample) for sample in samples),

@@ -87,7 +87,6 @@ def test_every_regressor_has_a_row_and_the_winner_is_one_that_errs_little(facts)
     assert facts["winner"] in facts["eligible"]
     assert facts["networks"] == ["one", "other"] and facts["n_mappings"] == 40
     assert {row["model"] for row in facts["table_in_order"]} == set(QUICK)
-    assert surrogates.DEFAULT in REGRESSORS
 
 
 def test_where_the_simulator_is_wrong_learning_adds_something(facts):
