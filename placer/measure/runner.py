@@ -315,7 +315,7 @@ class Runner:
         peers = [RacedStep(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
         has_gpu = any(device.kind == "gpu" for device in self.devices.topology.devices)
         Race(self._one_step_s, self.settings, peers, self.incumbent_s, has_gpu).run(entries)
-        if peers and peers[0].seconds:
+        if peers and peers[0].seconds and not any(peer.failed for peer in peers):  # else it is no usual step
             self._scale = self.anchor_s / median(peers[0].seconds)
         self._keep_the_fastest(entries, peers)
         return [self._result(entry, peers) for entry in entries]
