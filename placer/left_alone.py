@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import BadInputError, PlacerError
-from placer.wrapped import Wrapped, unwrapped_for_good
+from placer.wrapped import Wrapped, unwrapped
 
 LOGGER = logging.getLogger("placer")
 
@@ -104,7 +104,7 @@ def _told(step: Any, why: str) -> LeftAlone:
     if not callable(step):
         raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
     _tell(why)
-    return LeftAlone(unwrapped_for_good(step), why)
+    return LeftAlone(unwrapped(step), why)
 
 
 @cache

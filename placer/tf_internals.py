@@ -28,7 +28,14 @@ from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.autograph.operators import control_flow, py_builtins
 from tensorflow.python.client import pywrap_tf_session
-from tensorflow.python.data.ops import cache_op, shuffle_op, structured_function
+from tensorflow.python.data.ops import (
+    batch_op,
+    cache_op,
+    padded_batch_op,
+    ragged_batch_op,
+    shuffle_op,
+    structured_function,
+)
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager import execute as eager_execute
 from tensorflow.python.eager.polymorphic_function import concrete_function
@@ -583,6 +590,12 @@ def kept_by_dataset(dataset: Any) -> str | None:
         # A fixed order by a seed is the same again, and unseeded ones in each epoch are anything.
         return "order" if is_seeded == (dataset._reshuffle_each_iteration is not False) else None
     return None
+
+
+def makes_batches(dataset: Any) -> bool:
+    """Whether a dataset of tf.data puts elements together to batches."""
+    kinds = batch_op._BatchDataset, batch_op._ParallelBatchDataset, ragged_batch_op._DenseToRaggedDataset
+    return isinstance(dataset, (*kinds, padded_batch_op._PaddedBatchDataset))
 
 
 def stored_list(value: Any) -> list[Any] | None:

@@ -3,7 +3,8 @@
 `cache()` and `shuffle()` keep the elements, or the state of their seeds, under a name. The first iterator over a
 dataset object looks it up, and the object holds it from then on. Once workers were joined or left, nothing is found,
 and TensorFlow makes a new one each time, without a word: the cache is empty in each epoch, and `take` and `skip` of one
-shuffled dataset are parts of two different orders. A pipeline that is iterated as a whole is not affected.
+shuffled dataset are parts of two different orders. A pipeline that is iterated as a whole is not affected; for one is
+taken what is iterated just now, and what the program holds of whole batches.
 """
 
 from __future__ import annotations
@@ -35,14 +36,25 @@ def kept_by_shared_dataset() -> str | None:
         for source in _datasets_in(list(vars(dataset).values())):
             if id(source) in number:  # else another thread has just made both
                 made_of_it[number[id(source)]].append(i)
-    shared = [  # of which several are made, or one while the program holds it, too
-        bool(made) and (count > len(made) or len(set(made)) > 1)
-        for made, count in zip(made_of_it, references, strict=True)
+    is_whole = _whole(datasets, made_of_it)
+    shared = [  # of which several are made, or that the program holds, so that it may make others of it
+        len(set(made)) > 1 or (count > len(made) and not (whole and not made))
+        for made, count, whole in zip(made_of_it, references, is_whole, strict=True)
     ]
     for i, what in enumerate(kept):
         if what is not None and any(shared[j] for j in _followers(i, made_of_it)):
             return what
     return None
+
+
+def _whole(datasets: list[Any], made_of_it: list[list[int]]) -> list[bool]:
+    """Whether each is iterated just now, or made of batches."""
+    iterated = {
+        id(found) for one in instances_of([tf.data.Iterator]) for found in _datasets_in(list(vars(one).values()))
+    }
+    batched = {i for i, dataset in enumerate(datasets) if tf_internals.makes_batches(dataset)}
+    batched = batched.union(*(_followers(i, made_of_it) for i in batched))
+    return [i in batched or id(dataset) in iterated for i, dataset in enumerate(datasets)]
 
 
 def _datasets_in(value: Any) -> Iterator[Any]:

@@ -127,12 +127,23 @@ class Runner:
                 self._mapping_of[placed[0]] = mapping
         self._mapping_of = {step: m for step, m in self._mapping_of.items() if step in (self.anchor, self.incumbent)}
         done = [placed if isinstance(placed, Failed) else next(results) for placed in ready]
-        left = [mapping for mapping, result in zip(together, done, strict=True) if result is None]
-        if left:
-            self.close()
-        left += mappings[len(together) :]
-        later = iter(self.race(left) if left else ())
-        return [next(later) if result is None else result for result in done] + [*later]
+        alone = [mapping for mapping, result in zip(together, done, strict=True) if result is None]
+        again = iter(self._without_anchor(alone) if alone else ())
+        left = mappings[len(together) :]
+        return [next(again) if result is None else result for result in done] + (self.race(left) if left else [])
+
+    def _without_anchor(self, mappings: Sequence[Mapping]) -> list[Result]:
+        """Race mappings beside which anchor or incumbent failed; where none of them runs, the anchor is back."""
+        anchor, borrowed = self._mapping_of.get(self.anchor) if self.anchor else None, self._borrowed
+        self.close()
+        found = self.race(mappings)
+        if self.anchor is None:
+            again = borrowed or (self._warm(anchor) if anchor is not None else None)
+            self.anchor = self.incumbent = again
+            self.incumbent_s, self._borrowed = self.anchor_s / self._scale, borrowed
+            if again is not None and again is not borrowed and anchor is not None:
+                self._mapping_of[again] = anchor
+        return found
 
     def set_anchor_s(self, anchor_s: float) -> None:
         """Have the anchor's step time be this one, and scale later results to it."""

@@ -49,9 +49,9 @@ def refuse_method(name: str, owner: type | None, *_: object, **__: object) -> No
     """Called in the place of a method that was wrapped in its class `owner`, and so has no `self`. Raises
     BadInputError.
     """
-    if owner is not None and has_base(owner, KERAS_MODEL):
+    if name == "train_step" and owner is not None and has_base(owner, KERAS_MODEL):
         raise BadInputError(
-            f"{name} is a method of a Keras model, of which fit makes a function; give fit a callback instead: "
+            f"{name} is the method of a Keras model of which fit makes a function; give fit a callback instead: "
             "callbacks=[placer.keras.AutoPlace()]."
         )
     raise BadInputError(

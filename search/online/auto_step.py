@@ -8,6 +8,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as MappingABC
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -26,7 +27,7 @@ from placer.splits.plan_files import plans_in, regions_of
 from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
-from placer.wrapped import Wrapped, unwrapped_for_good
+from placer.wrapped import Wrapped, unwrapped
 from search.online.arguments import check_arguments, refuse_method
 from search.online.controller import Controller, OnlineSettings, Steps
 from search.online.given import given
@@ -66,7 +67,7 @@ class AutoStep(Wrapped):
     ) -> None:
         """Use `autoplace` or `place`."""
         check_arguments(step, devices, settings, sync_every)
-        step = unwrapped_for_good(step)
+        former, step = step, unwrapped(step)
         super().__init__(step)
         limits = MemoryLimits.of(max_memory)
         check_max_memory(limits, devices, include_local)
@@ -77,6 +78,8 @@ class AutoStep(Wrapped):
         self._mapping, self._match_by_name = mapping, match_by_name
         self._store = Store(store) if store is not None else None
         self._journal = Journal(Path(log_dir) if log_dir is not None else None, self.settings.dry_run)
+        if isinstance(former, AutoStep):
+            former.close()
         self._session = DeviceSession.of(devices, include_local, limits)
         if sync_every is not None:
             self._session.sync_every = sync_every
@@ -245,7 +248,8 @@ class AutoStep(Wrapped):
         if self._open.detach() is None:
             return
         if self._script is not None:
-            self._script.close()
+            with suppress(ValueError):  # another thread is about to choose the mode of its next call
+                self._script.close()
             self._script = None
         self._live.leave_alone("closed")
         give_back(self._live, self._controller)

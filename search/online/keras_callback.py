@@ -16,6 +16,7 @@ from placer.files import write_whole
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
 from placer.trace.random_streams import repeating_draws
 from placer.trace.untouchable import untouchable_now
+from placer.train.steps.untouched import within_a_step
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
 from search.online.replan.proposal import DEFAULT_SEARCHER
@@ -209,7 +210,8 @@ class TrainFunction:
             step = _step_of(model, self._spec)
             self._step = self._wrapped(step)
             self._traced = model._make_function(lambda data: step(*_tensors(data)))
-            self._repeats = repeating_draws(step.get_concrete_function().graph.as_graph_def())
+            with within_a_step():
+                self._repeats = repeating_draws(step.get_concrete_function().graph.as_graph_def())
             if self._repeats is not None:
                 self._step.leave_alone(self._repeats)
         if self._repeats is not None:

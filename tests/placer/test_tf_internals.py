@@ -588,6 +588,9 @@ def test_what_a_dataset_keeps_by_a_name_is_known(tmp_path):
         for again in (None, True, False)
     }
     assert {how for how, what in by.items() if what == "order"} == {(None, False), (1, None), (1, True)}
+    assert tf_internals.makes_batches(source().batch(2)) and tf_internals.makes_batches(source().padded_batch(2))
+    assert tf_internals.makes_batches(source().batch(2, num_parallel_calls=2))
+    assert tf_internals.makes_batches(source().ragged_batch(2)) and not tf_internals.makes_batches(source())
     within = []
     source().flat_map(lambda i: within.append(source().cache()) or within[0])
     assert kept(within[0]) is None

@@ -12,8 +12,9 @@ from placer.devices.host.cores import usable_cores
 
 CPUINFO = Path("/proc/cpuinfo")
 # Environment variables by which TensorFlow and its libraries choose kernels, precision and threads.
+ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 SPEED_SETTINGS = (
-    *("TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
+    *(ONEDNN, "ONEDNN_MAX_CPU_ISA", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
     *("OMP_NUM_THREADS", "TF_XLA_FLAGS", "XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "TF_DETERMINISTIC_OPS"),
     *("TF_CUDNN_USE_AUTOTUNE", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_MODE"),
 )
@@ -44,5 +45,10 @@ def cores_of_cpu(count: int) -> str:
 
 
 def speed_settings() -> str:
-    """The environment variables that change how fast ops run here, with their values; "" where none is set."""
-    return " ".join(f"{name}={os.environ[name]}" for name in SPEED_SETTINGS if name in os.environ)
+    """The environment variables that change how fast ops run here, with their values; "" where none is set to another
+    one than TensorFlow's own.
+    """
+    given = {name: os.environ[name] for name in SPEED_SETTINGS if name in os.environ}
+    if platform.machine() == "x86_64" and given.get(ONEDNN) == "1":
+        del given[ONEDNN]
+    return " ".join(f"{name}={value}" for name, value in given.items())

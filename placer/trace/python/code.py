@@ -348,9 +348,7 @@ class _Simulation:
         if any(_last(path) in NAMING for path in paths):  # then it may be called anywhere
             self._ask(frozenset({UNKNOWN}))
         if name not in self.code.co_freevars or name in self.local:
-            paths = frozenset(
-                FRESH if path.root in TEXTS else path for path in paths
-            )  # a name may be changed in a loop
+            paths = frozenset(FRESH if path.root in TEXTS else path for path in paths)  # a loop may change the name
             self.local[name] = self.local.get(name, frozenset()) | paths
 
     def _store_global(self, instruction: dis.Instruction) -> None:

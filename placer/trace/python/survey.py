@@ -18,6 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,7 @@ class Survey:
         self._queue: deque[tuple[Callable[[Any, str], None], Any, str]] = deque()
         self._members: set[tuple[int, str]] = set()  # of classes, that were visited
         self._step = step
+        self._stand_ins: list[tuple[str, Wrapped]] = []  # by the name under which code reaches them
         self.subjects = subjects
         saved = settings()
         self.tokens.append(("a setting of Keras or TensorFlow", saved))
@@ -113,6 +115,7 @@ class Survey:
         for name, thing in subjects:
             self.child(name, thing)
         self._walk()
+        self._check_stand_ins()
 
     def _walk(self) -> None:
         while self._queue:
@@ -306,8 +309,19 @@ class Survey:
         self.child(label, found.__func__)
 
     def _stand_in(self, found: Wrapped, label: str) -> None:
-        """A step that Placer has wrapped: a trace calls the user's function, and its attributes are that one's."""
+        """A step that Placer has wrapped: a trace calls the user's function, whose public attributes it has."""
+        self._stand_ins.append((label.rpartition(".")[2], found))
         self.child(label, found.__wrapped__)
+
+    def _check_stand_ins(self) -> None:
+        """Raises UnguardableError where code reads what a wrapped step has itself, as the count of its steps."""
+        read = {path for at in self.entered for path in reads_of(at.function.__code__).paths} if self._stand_ins else ()
+        for path in read:
+            parts = (path.name, *path.attributes)
+            for name, found in self._stand_ins:
+                own = (b for a, b in pairwise(parts) if a == name and found.keeps(b) and not b.startswith("__"))
+                if (attribute := next(own, None)) is not None:
+                    raise UnguardableError(f"it reads `{name}.{attribute}`, which a traced step would read only once")
 
     def _cached(self, found: Any, label: str) -> None:
         self.child(label, getattr(found, "func", None))

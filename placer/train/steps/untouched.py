@@ -41,13 +41,15 @@ _here = threading.local()
 
 
 @contextmanager
-def _own_trace() -> Iterator[None]:
-    """In the block, this thread traces a step for Placer: what it calls is placed with it."""
-    before, _here.traces = getattr(_here, "traces", False), True
+def within_a_step() -> Iterator[None]:
+    """In the block, this thread runs or traces a step that Placer has wrapped: a wrapped one that it calls is placed
+    with it.
+    """
+    before, _here.in_step = getattr(_here, "in_step", False), True
     try:
         yield
     finally:
-        _here.traces = before
+        _here.in_step = before
 
 
 class UntouchedFunction:
@@ -75,7 +77,7 @@ class UntouchedFunction:
 
         A tf.function keeps the trace, and calls use it. That of a plain step is only for placing it.
         """
-        with _own_trace():
+        with within_a_step():
             return self._traced(variant)
 
     def _traced(self, variant: Variant) -> str | None:
@@ -184,7 +186,7 @@ class UntouchedFunction:
     def within(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A call under a gradient tape, or within another function's trace."""
         if tf.inside_function():
-            if not (self.session.runs_untouched or getattr(_here, "traces", False)) and self._is_new(IN_A_FUNCTION):
+            if not getattr(_here, "in_step", False) and self._is_new(IN_A_FUNCTION):
                 self.unsaid.append(IN_A_FUNCTION)
             return self.step(*args, **kwargs)
         if self._is_new("tape"):
@@ -206,7 +208,7 @@ class UntouchedFunction:
         self.session.replicas.pull()
         before, self.session.runs_untouched = self.session.runs_untouched, True
         try:
-            with unwatched(self.session.replicas), self.session.replicas.lent():
+            with unwatched(self.session.replicas), self.session.replicas.lent(), within_a_step():
                 yield
         finally:
             self.session.runs_untouched = before

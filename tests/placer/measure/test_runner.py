@@ -239,6 +239,46 @@ def test_where_the_anchor_fails_candidates_are_measured_without_it(runner, monke
     assert runner.anchor is not former and runner.kept[0] == single(runner, 1)
 
 
+def test_an_anchor_that_grew_slow_before_it_failed_says_nothing_of_the_machines_pace(captured, two_cpus):
+    def thrashing():
+        yield from (12.0, 12.0)
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM")
+
+    runner, _, _ = race(captured, two_cpus, [forever(3.9)], anchor=4.0, incumbent=3.5)
+    runner.anchor = FakeStep(runner.clock, thrashing())
+    assert runner._raced([RacedStep(FakeStep(runner.clock, forever(3.0)), 0.5)]) == [None]
+    runner.close()
+    assert runner._raced([RacedStep(FakeStep(runner.clock, forever(3.0)), 0.5)]) == [Measured(1.5, 0.0, 5, 0.5)]
+
+
+@pytest.mark.parametrize("is_borrowed", [False, True])
+def test_the_anchor_is_back_where_what_it_failed_beside_does_not_run_alone(runner, monkeypatch, is_borrowed):
+    def runs_out(inputs):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM")
+
+    assert isinstance(runner.measure(single(runner, 0)), Measured)
+    second = Runner(
+        runner.captured, runner.devices, runner.inputs, runner.check.agreement.references, FEW, beside=runner
+    )
+    second = second if is_borrowed else runner
+    former, former_s, ready, prepared_before = second.anchor, second.anchor_s, Runner.ready, []
+
+    def prepared(self, mapping):
+        found = ready(self, mapping)
+        if mapping in prepared_before:  # alone
+            monkeypatch.setattr(found[0], "run_flat", runs_out)
+        prepared_before.append(mapping)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Runner, "ready", prepared)
+        patched.setattr(former, "run_flat", runs_out)
+        assert isinstance(second.measure(single(runner, 1)), Failed)
+    assert second.anchor is not None and (second.anchor is former) == is_borrowed and second.anchor_s == former_s
+    assert isinstance(second.measure(single(runner, 1)), Measured)
+    second.close()
+
+
 def test_what_is_measured_alone_after_the_anchor_was_taken_down_is_told_in_the_anchors_time(captured, two_cpus):
     """The anchor took 2 s when it was measured and 4 s last: 3 s alone are 1.5 s then, and so is the next anchor's."""
     runner, _, _ = race(captured, two_cpus, [forever(3.9)], anchor=4.0, incumbent=3.5)

@@ -76,7 +76,10 @@ def test_results_of_other_hardware_under_the_same_name_are_not_found(now):
 
 def test_results_under_other_settings_of_tensorflow_are_not_found(monkeypatch):
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     before = topology_key(TOPOLOGY)
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")  # as it is by itself
+    assert topology_key(TOPOLOGY) == before
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
     assert topology_key(TOPOLOGY) != before
 

@@ -18,7 +18,7 @@ from placer.left_alone import LeftAlone
 from placer.train.device_session import DeviceSession
 from placer.train.steps.untouched import IN_A_FUNCTION
 from search.online.auto_step import AutoStep
-from search.online.autoplace import autoplace
+from search.online.autoplace import autoplace, place
 
 CALLS = 8  # more than it takes until a step is traced, and left alone if it is to be
 
@@ -62,6 +62,8 @@ def test_it_is_called_and_documented_like_its_function_and_has_its_attributes(st
         step.rate = 0.25
         assert function.rate == 0.25 and "rate" not in vars(step)
         assert hasattr(step, "get_concrete_function") == hasattr(function, "get_concrete_function")
+        del step.rate
+        assert not hasattr(function, "rate") and not hasattr(step, "rate")
         for missing in ("nothing", "_private"):
             with pytest.raises(AttributeError, match=missing):
                 getattr(step, missing)
@@ -84,6 +86,35 @@ def test_a_setting_that_a_function_keeps_as_its_attribute_is_read_at_each_step()
         return weight.numpy().tolist()  # type: ignore[no-any-return]
 
     assert trained(wrapped) == trained(lambda step: step)
+
+
+@pytest.mark.parametrize("named", ["steps", "_rate"])
+def test_what_a_step_reads_of_what_wraps_it_leaves_it_alone(named: str) -> None:
+    weight = tf.Variable([1.0, 2.0])
+
+    def by_steps(x: tf.Tensor) -> tf.Tensor:
+        weight.assign_sub(1e-3 * descend.steps * x)
+        return tf.reduce_sum(weight)
+
+    def by_private(x: tf.Tensor) -> tf.Tensor:
+        weight.assign_sub(1e-3 * descend._rate * x)
+        return tf.reduce_sum(weight)
+
+    descend: Any = wrapped(by_steps if named == "steps" else by_private)
+    descend._rate = 1.0
+    for _ in range(CALLS):
+        descend(tf.constant([1.0, 0.5]))
+    assert f"it reads `descend.{named}`" in str(descend.left_alone)
+    descend.close()
+
+
+def test_a_second_wrap_that_is_refused_leaves_the_first_as_it_is() -> None:
+    with wrapped(descending(tf.Variable([1.0, 2.0, 3.0]))) as step:
+        with pytest.raises(BadInputError):
+            autoplace(step, devices="cpus:2", max_memory={"gpu:9": "1GiB"})
+        with pytest.raises(BadInputError):
+            place(step, "no/such/mapping.json", devices="cpus:2")
+        assert step.left_alone is None
 
 
 def test_a_step_that_is_wrapped_again_is_the_same_function_wrapped_anew() -> None:
@@ -171,6 +202,17 @@ def test_the_step_of_a_keras_model_that_is_wrapped_in_its_class_is_told_of_the_c
     with pytest.raises(BadInputError, match=r"callbacks=\[placer.keras.AutoPlace\(\)\]"):
         Model().train_step(None)
     vars(Model)["train_step"].close()
+
+
+def test_another_method_of_a_keras_model_is_told_to_be_wrapped_on_its_object() -> None:
+    class Model(keras.Model):  # type: ignore[misc]
+        @autoplace
+        def descend(self, data: Any) -> Any:
+            return data
+
+    with pytest.raises(BadInputError, match=r"self.descend = placer.autoplace\(self.descend\)"):
+        Model().descend(None)
+    vars(Model)["descend"].close()
 
 
 def test_a_step_that_raises_where_its_loss_is_no_number_is_left_alone_for_that_and_not_for_the_loss() -> None:
