@@ -18,7 +18,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -80,6 +79,7 @@ from placer.trace.python.kinds import (
 )
 from placer.trace.python.settings import settings
 from placer.trace.python.sought import Sought, sought_by
+from placer.trace.python.stand_ins import own_attribute_read
 from placer.trace.signature import Same
 from placer.wrapped import Wrapped
 
@@ -115,7 +115,8 @@ class Survey:
         for name, thing in subjects:
             self.child(name, thing)
         self._walk()
-        self._check_stand_ins()
+        if (read := own_attribute_read(self._stand_ins, [at.function.__code__ for at in self.entered])) is not None:
+            raise UnguardableError(f"it reads `{read}`, which a traced step would read only once")
 
     def _walk(self) -> None:
         while self._queue:
@@ -312,16 +313,6 @@ class Survey:
         """A step that Placer has wrapped: a trace calls the user's function, whose public attributes it has."""
         self._stand_ins.append((label.rpartition(".")[2], found))
         self.child(label, found.__wrapped__)
-
-    def _check_stand_ins(self) -> None:
-        """Raises UnguardableError where code reads what a wrapped step has itself, as the count of its steps."""
-        read = {path for at in self.entered for path in reads_of(at.function.__code__).paths} if self._stand_ins else ()
-        for path in read:
-            parts = (path.name, *path.attributes)
-            for name, found in self._stand_ins:
-                own = (b for a, b in pairwise(parts) if a == name and found.keeps(b) and not b.startswith("__"))
-                if (attribute := next(own, None)) is not None:
-                    raise UnguardableError(f"it reads `{name}.{attribute}`, which a traced step would read only once")
 
     def _cached(self, found: Any, label: str) -> None:
         self.child(label, getattr(found, "func", None))
