@@ -63,6 +63,7 @@ GraphDef = Any
 FunctionDef = Any
 RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
 UNREAD_VARIABLE: type = resource_variable_ops._UnreadVariable  # what `assign` returns: the variable by another object
+KERAS_TIES = {"mask": "_keras_mask", "logits": "_keras_logits"}  # attributes of tensors
 MARK = "_placer"  # TensorFlow keeps attributes with an underscore, and looks at none that it does not know
 _call_flat = concrete_function.ConcreteFunction._call_flat
 _captured_inputs = concrete_function.ConcreteFunction.captured_inputs
@@ -387,6 +388,30 @@ def global_generators() -> dict[str, Any]:
     if generator is not None:
         found["Keras's global SeedGenerator"] = generator.state.value
     return found
+
+
+def keras_functions() -> dict[str, tuple[Any, str]]:
+    """Functions of Keras that compute otherwise while a step is traced (placer/trace/eager/keras_functions.py): the
+    module and the name of each. Empty where Keras is not imported.
+    """
+    found = {
+        "logits": ("keras.src.backend.tensorflow.nn", "_get_logits"),
+        "mean": ("keras.src.losses.loss", "reduce_values"),
+        "max": ("keras.src.backend.tensorflow.numpy", "max"),
+        "min": ("keras.src.backend.tensorflow.numpy", "min"),
+    }
+    return {what: (sys.modules[module], name) for what, (module, name) in found.items() if module in sys.modules}
+
+
+def tied_by_keras(tensor: Any) -> dict[str, Any]:
+    """What Keras tied to a tensor: its "mask", and the "logits" behind it."""
+    found = {kind: getattr(tensor, name, None) for kind, name in KERAS_TIES.items()}
+    return {kind: tied for kind, tied in found.items() if isinstance(tied, tf.Tensor)}
+
+
+def tie_by_keras(tensor: Any, kind: str, tied: Any) -> None:
+    """Tie as Keras does. kind: as in `tied_by_keras`."""
+    setattr(tensor, KERAS_TIES[kind], tied)
 
 
 def array_of(variable: Any) -> Any:

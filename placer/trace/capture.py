@@ -21,6 +21,7 @@ from placer.trace.graph_def.folding import fold
 from placer.trace.graph_def.node_def import nodes_within, redirected, set_inputs, source_of
 from placer.trace.host_ops import host_ops
 from placer.trace.iterator_inputs import fed, redirect_element
+from placer.trace.keras_ties import Tied
 from placer.trace.owners import owners
 from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, make_stateless, repeating_draws
 from placer.trace.signature import Layout, flat_tensors
@@ -137,12 +138,14 @@ class Captured:
         return self.traced.call(inputs)
 
     def pack(self, outputs: Sequence[Any]) -> Any:
-        """Flat outputs in the structure that the step returned."""
+        """Flat outputs in the structure that the step returned, with what Keras had tied to them."""
         structure, there = self._returned
         if isinstance(structure, tf.Tensor):  # a loss alone needs no packing, and this runs after each step
             return outputs[0]
         left = iter(outputs)
-        return tf.nest.pack_sequence_as(structure, [next(left) if t else None for t in there], expand_composites=True)
+        leaves = [next(left) if t else None for t in there]
+        found = tf.nest.pack_sequence_as(structure, leaves, expand_composites=True)
+        return found.tie() if isinstance(found, Tied) else found
 
     @cached_property
     def _returned(self) -> tuple[Any, list[bool]]:

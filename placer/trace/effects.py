@@ -9,7 +9,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.errors import short
 from placer.trace.graph_def.node_def import nodes_within
-from placer.trace.random_streams import STATELESS
+from placer.trace.random_streams import OTHER_DRAWS, STATELESS
 
 REPEATABLE = frozenset(
     {"VarHandleOp", "ReadVariableOp", "VariableShape", "VarIsInitializedOp", "ResourceCountUpTo", "Assert"}
@@ -30,6 +30,7 @@ IN_WORDS = (
     (("Print", "PrintV2", "StringFormat"), "it prints"),
     (("ImportEvent",), "it writes a summary"),
     (("WriteFile", "SaveV2", "Save", "SaveSlices", "MergeV2Checkpoints"), "it writes a file"),
+    (OTHER_DRAWS, "it draws random numbers by an op whose stream cannot be moved"),
     (("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"), "it changes a lookup table"),
 )  # fmt: skip
 BY_PART = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,10 +25,10 @@ class Signatures:
     but for their numbers: from then on it counts as a scalar tensor, and one captured step serves all its values.
     """
 
-    def __init__(self, *, plain: bool = False, declared: Sequence[tf.DType] | None = None) -> None:
+    def __init__(self, *, plain: bool = False, declared: Declared | None = None) -> None:
         """plain: whether the step is no tf.function, and so is given NumPy arrays as they are. They are told apart from
-        tensors then, and what is neither, and could be read as an array, is refused. declared: the types of its tensors
-        in order, of a tf.function with an input signature, which makes such tensors of arrays of other types.
+        tensors then, and what is neither, and could be read as an array, is refused. declared: of a tf.function with an
+        input signature.
         """
         self._is_plain, self._declared = plain, declared
         self.varied = False  # whether the latest call has numbers that count as tensors
@@ -40,7 +41,7 @@ class Signatures:
         step, so calls with only tensors have a fast path. Raises BadInputError for arguments that TensorFlow cannot
         flatten.
         """
-        args = self._as_declared(args)
+        args, kwargs = self._as_declared(args, kwargs)
         if not kwargs:
             tensors = _plain(args)
             if tensors is not None:
@@ -68,11 +69,11 @@ class Signatures:
             return args, kwargs
         return tuple(map(_as_float, args)), {name: _as_float(value) for name, value in (kwargs or {}).items()}
 
-    def _as_declared(self, args: Sequence[Any]) -> Sequence[Any]:
-        """Positional arguments, with tensors of the declared types for arrays of others."""
-        if self._declared is None or len(args) != len(self._declared):
-            return args
-        return tuple(_declared(arg, dtype) for arg, dtype in zip(args, self._declared, strict=True))
+    def _as_declared(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    ) -> tuple[Sequence[Any], Mapping[str, Any] | None]:
+        """A call's arguments, as tensors of the declared types."""
+        return (args, kwargs) if self._declared is None else self._declared.given(args, kwargs)
 
     def _arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[bool, ...]:
         """Which leaves are arrays. Raises BadInputError for what is not NumPy's own and would become a tensor."""
@@ -87,7 +88,7 @@ class Signatures:
 
     def layout(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Layout:
         """The layout of a call whose key `of` gave. Raises BadInputError for plain Python iterators."""
-        args, kwargs = self._given(self._as_declared(args), kwargs)
+        args, kwargs = self._given(*self._as_declared(args, kwargs))
         leaves = _leaves(args, kwargs)
         numbers = [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
         varying = self._varying(_structure((tuple(args), dict(kwargs or {}))), leaves, numbers) if numbers else ()
@@ -175,6 +176,11 @@ class Layout:
             return []
         args, kwargs = self.filled(tensors)
         return [tensor.numpy().item() for tensor in self.numbers_of(args, kwargs)]  # type: ignore[attr-defined]
+
+    @property
+    def has_doubles(self) -> bool:
+        """Whether an array among the arguments is of float64."""
+        return any(getattr(self.leaves[i], "dtype", None) == tf.float64 for i in self.arrays)
 
     @property
     def number_tensors(self) -> list[int]:
@@ -280,16 +286,47 @@ def _as_float(value: Any) -> Any:
     return float(value) if type(value) is np.float64 else value
 
 
-def declared_by(step: Any) -> list[tf.DType] | None:
-    """The types of a step's tensors, of a tf.function with an input signature of nothing else."""
-    signature = getattr(step, "input_signature", None) if hasattr(type(step), "python_function") else None
-    if signature is None or not all(isinstance(spec, tf.TensorSpec) for spec in signature):
-        return None
-    return [spec.dtype for spec in signature]
+@dataclass(frozen=True)
+class Declared:
+    """What a tf.function with an input signature takes. It makes tensors of these types of numbers and arrays, and no
+    constant of any number.
+    """
+
+    dtypes: tuple[tf.DType, ...]
+    names: tuple[str, ...]  # of its parameters; empty where they are not known
+
+    @classmethod
+    def by(cls, step: Any) -> Declared | None:
+        """Of a step that declares tensors alone; None for any other."""
+        specs = getattr(step, "input_signature", None) if hasattr(type(step), "python_function") else None
+        if specs is None or not all(isinstance(spec, tf.TensorSpec) for spec in specs):
+            return None
+        try:
+            names = [name for name in inspect.signature(step.python_function).parameters if name != "self"]
+        except (TypeError, ValueError):
+            names = []
+        return cls(tuple(spec.dtype for spec in specs), tuple(names[: len(specs)]))
+
+    def given(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    ) -> tuple[Sequence[Any], Mapping[str, Any] | None]:
+        """A call's arguments by position, as tensors of the declared types; as they are where they do not fit.
+
+        Raises BadInputError where TensorFlow makes no tensor of one.
+        """
+        by_name, values = dict(kwargs or {}), list(args)
+        for name in self.names[len(args) :]:
+            if name not in by_name:
+                break
+            values.append(by_name.pop(name))
+        if by_name or len(values) != len(self.dtypes):
+            return args, kwargs
+        return tuple(map(_declared, values, self.dtypes)), None
 
 
-def _declared(arg: Any, dtype: tf.DType) -> Any:
-    return _converted(arg, dtype) if type(arg) is np.ndarray and arg.dtype != dtype.as_numpy_dtype else arg
+def _declared(value: Any, dtype: tf.DType) -> Any:
+    is_other = type(value) is np.ndarray and value.dtype != dtype.as_numpy_dtype
+    return _converted(value, dtype) if is_other or isinstance(value, (int, float, np.generic)) else value
 
 
 def _converted(array: Any, dtype: tf.DType | None = None) -> Any:

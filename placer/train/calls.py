@@ -124,10 +124,11 @@ class Calls:
             as_called = self._as_called(variant, args, kwargs, taken)
             if self.variants.left_alone:
                 return as_called()
+            before = self.untouched.calls
             outputs, step_s = self._stepped(variant, taken.tensors, as_called)
             if self.untouched.plain is not None:
                 self.variants.leave_alone(self.untouched.plain.why)
-                if taken.tensors is not None and variant.feeding is None and not isinstance(self.mode, Placed):
+                if taken.tensors is not None and variant.feeding is None and self.untouched.calls > before:
                     self._judge_arrays(variant, args, kwargs, taken.tensors)
             return outputs, step_s if variant is self.variants.main else None
 

@@ -29,7 +29,6 @@ ALLOWED = {
     "placer/train/variables/hooks.py": {  # test_hooks.py, and placer/train/variables/self_test.py
         "_handle", "_read_variable_op",
     },
-    "placer/trace/python/arguments.py": {"_keras_mask"},  # tests/placer/train/test_strangers.py
     "placer/trace/op_counts/counts.py": {"_XlaMustCompile"},  # tests/placer/trace/op_counts/test_counts.py
     "search/online/keras_callback.py": {  # tests/search/online/test_keras_callback.py
         "_distribute_strategy", "_make_function",

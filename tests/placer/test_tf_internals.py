@@ -59,6 +59,39 @@ def test_generators_of_the_whole_program_are_found_and_so_is_their_being_replace
     assert "Keras's global SeedGenerator" not in tf_internals.global_generators()
 
 
+def test_keras_has_the_functions_that_compute_otherwise_in_a_trace():
+    found = tf_internals.keras_functions()
+    assert set(found) == {"logits", "mean", "max", "min"}
+    (nn, name), x = found["logits"], tf.constant([0.5])
+    made, from_logits = getattr(nn, name)(tf.nn.softmax(x), False, "Softmax", "loss")
+    assert not from_logits and made is not x
+    losses, name = found["mean"]
+    assert getattr(losses, name)(tf.zeros([0]), None, "sum_over_batch_size").shape == (0,)
+    for kind in ("max", "min"):
+        module, name = found[kind]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="empty"):
+            getattr(module, name)(tf.zeros([0]))
+
+    @tf.function
+    def traced(x):
+        made, from_logits = getattr(*found["logits"])(tf.nn.softmax(x), False, "Softmax", "loss")
+        assert from_logits and made is x
+        return getattr(*found["mean"])(tf.boolean_mask(x, x > 9.0), None, "sum_over_batch_size")
+
+    assert traced(x).numpy() == 0.0
+
+
+def test_what_keras_ties_to_tensors_is_known():
+    tensor = keras.activations.softmax(tf.constant([[1.0, 2.0]]))
+    assert tf_internals.tied_by_keras(tensor)["logits"].numpy().tolist() == [[1.0, 2.0]]
+    embedded = keras.layers.Embedding(9, 4, mask_zero=True)(tf.constant([[1, 0]]))
+    assert tf_internals.tied_by_keras(embedded)["mask"].numpy().tolist() == [[True, False]]
+    other = tf.constant(1.0)
+    assert tf_internals.tied_by_keras(other) == {}
+    tf_internals.tie_by_keras(other, "mask", tf.constant(True))
+    assert set(tf_internals.tied_by_keras(other)) == {"mask"}
+
+
 def test_the_seed_of_the_program_is_known():
     tf.random.set_seed(3)
     assert tf_internals.global_seed() == 3

@@ -2,5 +2,6 @@
 
 `ops` finds ops that do something else, and `number_use` numbers that must not be tensors, both in a finished trace. The
 others watch one: `tensor_reads` code that reads what is not known then, `branches` what a branch by a tensor changes,
-`gradients` those that are None on some way through branches, `lasting` what libraries keep of a trace.
+`gradients` those that are None on some way through branches, `lasting` what libraries keep of a trace,
+`keras_functions` what Keras computes otherwise, `array_changes` what would change an array of the caller's.
 """

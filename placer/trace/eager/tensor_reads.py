@@ -16,6 +16,7 @@ from placer.trace.python.kinds import is_library, is_tensor
 
 patching = threading.RLock()  # held while a trace is watched, because what watches replaces what all threads use
 AUTOGRAPH = "tensorflow.python.autograph."
+BODIES = ("if_body", "else_body", "loop_body", "loop_test")  # functions that AutoGraph makes within a converted one
 EXACT = (tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32)  # whose values int32 holds
 NUMBERS = {"int": ("an int", "int32"), "float": ("a float", "float32")}  # and the tensor that AutoGraph makes instead
 TEXTS = ("__str__", "__repr__")  # of a tensor, also where it is formatted
@@ -178,7 +179,11 @@ def is_users(frame: FrameType) -> bool:
 
 
 def name_of(frame: FrameType) -> str:
-    return frame.f_code.co_name.removeprefix("tf__")  # as AutoGraph names what it converts
+    """The name of the user's function, of which AutoGraph makes one (tf__step) with others in it (if_body)."""
+    at: FrameType | None = frame
+    while at is not None and at.f_code.co_name in BODIES:
+        at = caller_of(at.f_back) if at.f_back is not None else None
+    return (at or frame).f_code.co_name.removeprefix("tf__")
 
 
 def _made_by(tensor: Any) -> str:

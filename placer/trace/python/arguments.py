@@ -66,16 +66,6 @@ class Parameters:
         return self._names[place] if place < len(self._names) else f"argument {place}"
 
 
-def has_mask(value: Any) -> bool:
-    """Whether a nested structure holds a tensor to which a Keras layer tied a mask, which losses and metrics read."""
-    if isinstance(value, tf.Tensor):
-        return getattr(value, "_keras_mask", None) is not None
-    try:
-        return tf.nest.is_nested(value) and any(map(has_mask, tf.nest.flatten(value)))
-    except (TypeError, ValueError):  # a dict whose keys have no order, say, which is refused or returned as it is
-        return False
-
-
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """The first argument whose contents are others than they were, in words; None where none is."""
     return next((f"`{name}` (an argument)" for name in before if before[name] != now.get(name)), None)

@@ -9,12 +9,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer.trace.eager.array_changes import watched_array_changes
 from placer.trace.eager.branches import watched_branches
 from placer.trace.eager.gradients import watched_gradients
+from placer.trace.eager.keras_functions import watched_keras
 from placer.trace.eager.lasting import no_new_variables, watched_losses
 from placer.trace.eager.tensor_reads import patching, watched_shapes, watched_values
 from placer.trace.eager.type_questions import watched_types
-from placer.trace.python.arguments import Parameters, Subjects, changed, has_mask
+from placer.trace.keras_ties import tie_in, with_ties
+from placer.trace.python.arguments import Parameters, Subjects, changed
 from placer.trace.python.impure import ONCE
 from placer.trace.python.kinds import KERAS_VARIABLES, has_base, is_tensor
 from placer.trace.python.state import PythonState, is_plain_step, why_not
@@ -22,7 +25,8 @@ from placer.trace.python.streams import GlobalStreams
 
 Watch = Callable[[Callable[[str], None]], AbstractContextManager[None]]
 WATCHES: tuple[Watch, ...] = (
-    watched_shapes, watched_values, watched_branches, watched_gradients, watched_losses, no_new_variables,
+    watched_shapes, watched_values, watched_branches, watched_gradients, watched_losses, watched_keras,
+    no_new_variables,
 )  # fmt: skip
 Types = Mapping[int, type]
 """Position of a leaf of a call's arguments that is an array or a number, and a tensor to a trace -> its type."""
@@ -69,8 +73,9 @@ class PlainStep:
         kind = self._parameters.attributed(args, kwargs)
         if kind is not None:
             self._note(f"it takes {kind}, and a traced step would not see it; pass it as an argument of its own")
-        if not self._is_function and any(map(has_mask, (*args, *kwargs.values()))):
-            self._note("it takes a tensor with a Keras mask, which a traced step would not see; pass the mask, too")
+        tied = None if self._is_function else tie_in((args, kwargs))
+        if tied is not None:
+            self._note(f"it takes a tensor with {tied}, which a traced step would not see; pass that, too")
         replaced = self._streams.replaced()
         if replaced is not None:
             self._note(f"{replaced}, which a traced step would not see; use a tf.random.Generator of its own")
@@ -90,7 +95,7 @@ class PlainStep:
         step: Any = self._step
         if hasattr(type(step), "compute_loss"):  # a Keras model is traced by its training step
             return step
-        return self._traceable(step, partial(self._watched, types))
+        return self._traceable(step, partial(self._watched, types), with_ties)
 
     def with_numbers(self, python: Callable[..., Any], types: Types) -> Any:
         """The Python function of a tf.function, to be traced with tensors in the place of numbers; what it does then
@@ -99,14 +104,20 @@ class PlainStep:
         """
         return self._traceable(python, partial(self._watched_numbers, types))
 
-    def _traceable(self, step: Callable[..., Any], watched: Callable[..., AbstractContextManager[None]]) -> Any:
-        # AutoGraph converts what it is to trace, and would convert this, too.
-        watched = tf.autograph.experimental.do_not_convert(watched)
+    def _traceable(
+        self,
+        step: Callable[..., Any],
+        watched: Callable[..., AbstractContextManager[None]],
+        returned: Callable[[Any], Any] = lambda outputs: outputs,
+    ) -> Any:
+        """returned: makes what the trace returns of what the step does."""
+        # AutoGraph converts what it is to trace, and would convert these, too.
+        watched, returned = map(tf.autograph.experimental.do_not_convert, (watched, returned))
 
         def traced_step(*args: Any, **kwargs: Any) -> Any:
             with watched(args, kwargs):
                 outputs = step(*args, **kwargs)
-            return outputs  # noqa: RET504 - AutoGraph converts a return out of `with` to more code
+            return returned(outputs)
 
         return traced_step
 
@@ -114,7 +125,9 @@ class PlainStep:
     def _watched(self, types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
         """A trace takes copies of containers, which shows in them what the step would do to the user's own."""
         before = self._parameters.contents(args, kwargs)
-        with self._watched_by((*WATCHES, _of_types(types, args, kwargs))):
+        eager = _eager(types, args, kwargs)
+        watches: list[Watch] = [partial(watched_types, eager=eager), partial(watched_array_changes, eager=eager)]
+        with self._watched_by((*WATCHES, *watches)):
             yield
         where = changed(before, self._parameters.contents(args, kwargs))
         if where is not None:
@@ -123,8 +136,10 @@ class PlainStep:
     def _watched_numbers(
         self, types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AbstractContextManager[None]:
-        watches = (*WATCHES_OF_NUMBERS, _of_types(types, args, kwargs))
-        return self._watched_by(watches, lambda why: self._note(why.partition("; ")[0]))  # it is decorated
+        of_types: Watch = partial(watched_types, eager=_eager(types, args, kwargs))
+        return self._watched_by(
+            (*WATCHES_OF_NUMBERS, of_types), lambda why: self._note(why.partition("; ")[0])
+        )  # it is decorated
 
     @contextmanager
     def _watched_by(self, watches: Sequence[Watch], note: Callable[[str], None] | None = None) -> Iterator[None]:
@@ -147,8 +162,6 @@ class PlainStep:
         """
         if not self._watches:
             return
-        if has_mask(outputs):
-            self._note("it returns a tensor with a Keras mask, which a placed step would lose; return the mask, too")
         kind = _no_tensor(outputs)
         if kind is not None:
             self._note(f"it returns {kind}, which a placed step would return as a tensor; return tensors only")
@@ -170,11 +183,10 @@ class PlainStep:
         return self._effect
 
 
-def _of_types(types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Watch:
-    """Watches questions for types in a trace that is given these arguments."""
+def _eager(types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[int, type]:
+    """By the id of each of these arguments of a trace that is an array or a number eagerly: its type then."""
     leaves = tf.nest.flatten((tuple(args), dict(kwargs)))
-    eager = {id(leaves[i]): kind for i, kind in types.items() if tf.is_symbolic_tensor(leaves[i])}
-    return partial(watched_types, eager=eager)
+    return {id(leaves[i]): kind for i, kind in types.items() if tf.is_symbolic_tensor(leaves[i])}
 
 
 def _no_tensor(outputs: Any) -> str | None:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from placer.errors import BadInputError
 from placer.execute.outputs import returned
 from placer.trace.capture import Captured
+from placer.trace.keras_ties import with_ties
 from placer.train.device_session import DeviceSession
 from placer.train.steps.trial_run import Recording
 from placer.train.variables.hooks import unwatched
@@ -55,7 +56,7 @@ class Recorder:
         start, before = _values_of(variables), replicas.changes
         outputs, step_s = run()
         if replicas.changes == before + 1:  # by the step: nobody else wrote meanwhile
-            self._steps.append(Recorded(start, list(tensors), returned(outputs), _values_of(variables)))
+            self._steps.append(Recorded(start, list(tensors), returned(with_ties(outputs)), _values_of(variables)))
             self.disturbed = 0
         else:
             self._steps.clear()

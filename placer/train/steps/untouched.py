@@ -37,6 +37,10 @@ IN_A_FUNCTION = (
     "it is called within a tf.function, of which it becomes a part, so that it is not placed; wrap that function, or "
     "call the step outside of any; for Keras's fit there is placer.keras.AutoPlace"
 )
+OF_DOUBLES = (
+    " (It is given an array of float64, which is a tensor of float64 once the step is traced, and meets no float32;"
+    " pass an array of float32, or a tensor.)"
+)
 _here = threading.local()
 
 
@@ -71,6 +75,7 @@ class UntouchedFunction:
         self.retraced = PlainStep(python, ran=True) if python is not None else None
         self._warned: set[str] = set()
         self.unsaid: list[str] = []  # what the journal has to say of calls
+        self.calls = 0  # that were timed
 
     def trace(self, variant: Variant) -> str | None:
         """Trace the step; returns why it cannot be traced or repeated, None where it can.
@@ -94,7 +99,9 @@ class UntouchedFunction:
             graph_def = concrete.graph.as_graph_def()
             why = self._widened(variant, graph_def)
         except BadInputError as error:
-            return str(error) if self.plain is None or self.plain.why is None else self.plain.why
+            if self.plain is None:
+                return str(error)
+            return self.plain.why or (f"{error}{OF_DOUBLES}" if variant.layout.has_doubles else str(error))
         except Exception as error:  # whatever the user's code raises under tracing
             line = next(iter(str(error).strip().splitlines()), "")
             return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
@@ -104,7 +111,7 @@ class UntouchedFunction:
         elif self.retraced is not None and variant.layout.numbers and self.retraced.why is not None:
             why = f"a number among its arguments changes, and {self.retraced.why}."
         why = why or _misused(variant) or unrepeatable(variant.layout, concrete)
-        why = why or unrepeatable_effect(graph_def) or repeating_draws(graph_def)
+        why = why or repeating_draws(graph_def) or unrepeatable_effect(graph_def)
         if self.plain is not None and why is None:
             self.plain.traced(concrete)
         return why
@@ -215,6 +222,7 @@ class UntouchedFunction:
 
     def _timed(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
         """Run the step on variables that are true: what it returns, and its seconds."""
+        self.calls += 1
         if self.plain is not None:
             self.plain.before()
         begin = self.clock()

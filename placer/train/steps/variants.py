@@ -10,7 +10,7 @@ from typing import Any
 
 from placer.errors import BadInputError
 from placer.trace.iterator_inputs import Feeding
-from placer.trace.signature import Layout, Signatures, declared_by
+from placer.trace.signature import Declared, Layout, Signatures
 from placer.trace.untouchable import untouchable, untouchable_now
 from placer.train.device_session import DeviceSession
 from placer.train.steps.untouched import UntouchedFunction
@@ -34,7 +34,7 @@ class Variants:
         self.left_alone: str | None = None  # why the step must run untouched for good
         self.is_settled = False  # on its main signature
         self._choosing = threading.Lock()  # the session's may be held by a thread that waits for the one that settles
-        self._signatures = Signatures(plain=untouched.plain is not None, declared=declared_by(untouched.step))
+        self._signatures = Signatures(plain=untouched.plain is not None, declared=Declared.by(untouched.step))
         self._known: dict[Hashable, Variant] = {}
         self._calls = 0
         self._recent: deque[Variant] = deque(maxlen=RECENT)  # of the latest calls
@@ -156,12 +156,17 @@ class Variants:
             variant.is_traced = True  # not before: Ctrl-C may end the trace, and the next call traces again
             if why is None:
                 variant.feeding = Feeding.of(variant.layout)
-            elif variant is self.main and not self.is_settled:
+            elif (variant is self.main and not self.is_settled) or self._shows_an_effect:
                 self.leave_alone(why)
             else:
                 self.refuse(variant, why)
             return why is None
         return True
+
+    @property
+    def _shows_an_effect(self) -> bool:
+        """Whether a plain step has done what no trace of it may stand for, whichever signature it showed with."""
+        return self.untouched.plain is not None and self.untouched.plain.why is not None
 
     def refuse(self, variant: Variant, why: str) -> None:
         """Run this signature untouched for good, and say why."""

@@ -22,6 +22,8 @@ REFUSED = {
     "iterator of a dataset": (
         lambda x: [iter(tf.data.Dataset.from_tensors(x)).get_next()], "it goes through a dataset"
     ),
+    "draw of a category": (lambda x: tf.random.categorical([[x]], 1), "it draws random numbers by an op whose stream"),
+    "shuffle": (lambda x: tf.random.shuffle([x, x]), "it draws random numbers by an op whose stream"),
     "timestamp": (lambda x: tf.timestamp(), "it has an effect that is not on a variable"),
     "in a branch": (lambda x: tf.cond(x > 0, lambda: [tf.print(x), x][1], lambda: x), "it prints"),
     "in a loop": (lambda x: tf.while_loop(lambda i: i < 3.0, lambda i: [[tf.print(i), i + 1.0][1]], [x]), "it prints"),

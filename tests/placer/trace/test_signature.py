@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import BadInputError
-from placer.trace.signature import Layout, Signatures, declared_by, flat_tensors
+from placer.trace.signature import Declared, Layout, Signatures, flat_tensors
 
 
 def key(*args, **kwargs):
@@ -140,7 +140,7 @@ def test_a_float64_of_numpys_is_a_float_to_a_plain_step_and_a_tensor_to_a_tf_fun
 
 def test_arrays_are_tensors_of_the_types_that_a_tf_function_declares():
     step = tf.function(lambda x, y: x, input_signature=[tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32)])
-    declared = Signatures(declared=declared_by(step))
+    declared = Signatures(declared=Declared.by(step))
     key, tensors = declared.of((np.ones(2), np.ones(2, np.int64)))
     assert [tensor.dtype for tensor in tensors] == [tf.float32, tf.int32]
     assert key == declared.of((tf.ones([2]), tf.ones([2], tf.int32)))[0]
@@ -148,4 +148,19 @@ def test_arrays_are_tensors_of_the_types_that_a_tf_function_declares():
     with pytest.raises(BadInputError, match="makes no tensor"):
         declared.of((np.array(["a"]), np.ones(2, np.int32)))
     nested = tf.function(lambda x: x["a"], input_signature=[{"a": tf.TensorSpec([None])}])
-    assert declared_by(nested) is declared_by(lambda x: x) is declared_by(tf.function(lambda x: x)) is None
+    assert Declared.by(nested) is Declared.by(lambda x: x) is Declared.by(tf.function(lambda x: x)) is None
+
+
+def test_numbers_and_named_arguments_are_what_a_tf_function_declares():
+    class Trainer:
+        @tf.function(input_signature=[tf.TensorSpec([None]), tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.bool)])
+        def step(self, x, count, flag):
+            return x
+
+    declared = Signatures(declared=Declared.by(Trainer().step))
+    key, tensors = declared.of((np.ones(2), 3, True))
+    assert [tensor.dtype for tensor in tensors] == [tf.float32, tf.int64, tf.bool]
+    assert key == declared.of((np.ones(2),), {"flag": False, "count": np.int32(5)})[0]
+    assert key != declared.of((np.ones(2),), {"flag": False})[0]  # TensorFlow refuses it
+    with pytest.raises(BadInputError, match="makes no tensor"):
+        declared.of((np.ones(2), 0.5, True))

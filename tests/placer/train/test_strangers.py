@@ -59,6 +59,62 @@ def test_a_step_that_changes_the_array_that_it_is_given_is_left_alone(two_cpus, 
     assert "changes an array" in hand.live.left_alone
 
 
+def whole(x):
+    return x
+
+
+def first_two(x):
+    return x[:2]
+
+
+@pytest.mark.parametrize("view", [whole, first_two])
+def test_a_step_that_changes_its_array_only_later_changes_it(two_cpus, live_hand, view):
+    def run(wrap):
+        weight, config, scale = tf.Variable(1.0), {"decay": False}, np.full([4], 16.0, np.float32)
+
+        def step(x, scale):
+            if config["decay"]:
+                part = view(scale)
+                part *= 0.5
+            weight.assign_sub(0.001 * tf.reduce_sum(x * scale) * weight)
+            return weight.read_value()
+
+        call = wrap(step)
+        for i in range(12):
+            config["decay"] = i >= 8
+            call(tf.ones([4]), scale)
+            if i == 4 and call is not step:
+                call.place()
+        return weight.numpy(), scale.tolist(), call
+
+    alone, expected, _ = run(lambda step: step)
+    found, scale, hand = run(live_hand)
+    np.testing.assert_allclose(found, alone, rtol=1e-6)
+    assert scale == expected
+    assert "changes an array that it is given (`*=` in step)" in hand.live.left_alone
+
+
+def test_a_step_that_makes_other_tensors_of_its_array_is_placed(two_cpus, live_hand):
+    weight, batch, expected = tf.Variable(0.0), np.full([4], 16.0, np.float32), 0.0
+
+    def step(x):
+        total = tf.reduce_sum(x)
+        total /= 4.0
+        x = x * 2.0
+        x += 1.0
+        weight.assign_add(total + x[0])
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for i in range(8):
+        hand(batch)
+        expected += 16.0 + 33.0
+        assert weight.numpy() == expected
+        if i == 4:
+            hand.place()
+    assert hand.live.left_alone is None and hand.moves
+
+
 def test_an_array_of_not_a_number_is_no_changed_one(two_cpus, live_hand):
     weight = tf.Variable(0.0)
 
@@ -98,12 +154,12 @@ def test_an_array_beside_an_iterator_leaves_a_plain_step_alone(two_cpus, live_ha
     batches = iter(tf.data.Dataset.from_tensors(tf.ones([4])).repeat())
 
     def step(iterator, scale):
-        scale /= 2.0
         weight.assign_sub(tf.reduce_mean(next(iterator)) * scale[0])
         return weight.read_value()
 
     hand = live_hand(step)
     for expected in (-8.0, -12.0, -14.0, -15.0, -15.5):
+        scale /= 2.0
         hand(batches, scale)
         assert weight.numpy() == expected
     assert "beside an iterator" in hand.live.left_alone
@@ -300,6 +356,47 @@ def test_arrays_of_another_type_than_a_step_declares_are_placed_as_it_takes_them
     assert hand.live.left_alone is None and hand.moves
 
 
+def test_numbers_and_named_arrays_are_of_the_types_that_a_step_declares(two_cpus, live_hand):
+    def made():
+        weight = tf.Variable(tf.ones([4, 1]))
+
+        @tf.function(
+            input_signature=[tf.TensorSpec([None, 4]), tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.float32)]
+        )
+        def step(x, i, rate):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((x @ weight) ** 2) + tf.cast(i % 3, tf.float32)
+            weight.assign_sub(rate * tape.gradient(loss, weight))
+            return loss
+
+        return step, weight
+
+    (step, weight), (alone, expected) = made(), made()
+    hand, rng = live_hand(step), np.random.default_rng(0)
+    for i in range(12):
+        if i == 4:
+            hand.place()
+        x, rate = rng.normal(size=(64, 4)), np.interp(i, [0, 12], [0.02, 0.0])
+        assert hand(x, rate=rate, i=i).numpy() == alone(x, rate=rate, i=i).numpy()
+        assert (weight.numpy() == expected.numpy()).all()
+    assert hand.live.left_alone is None and hand.moves
+    assert len(hand.live.variants) == 1
+
+
+def test_arrays_of_float64_are_named_where_no_trace_takes_them(two_cpus, live_hand):
+    weight = tf.Variable(0.0)
+
+    def step(x):
+        weight.assign_add(tf.reduce_mean(x + tf.ones([4])))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for i in range(5):
+        hand(np.ones([4]))
+        assert weight.numpy() == 2.0 * (i + 1)
+    assert "pass an array of float32" in hand.live.left_alone
+
+
 def asks_by_isinstance(x):
     return x / 255.0 if isinstance(x, np.ndarray) else x
 
@@ -406,10 +503,13 @@ def test_a_mask_that_a_step_returns_with_a_tensor_is_there(two_cpus, live_hand):
         weight.assign_add(tf.reduce_mean(logits))
         return logits
 
-    hand, x = live_hand(step), tf.constant([[1, 2, 0, 0]])
-    for _ in range(4):
-        assert hand(x)._keras_mask.numpy().tolist() == [[True, True, False, False]]
-    assert "it returns a tensor with a Keras mask" in hand.live.left_alone
+    hand, ids = live_hand(step), [[1, 2, 0, 0], [3, 0, 0, 0], [4, 5, 6, 0]]
+    for i in range(9):
+        x = tf.constant([ids[i % 3]])
+        assert hand(x)._keras_mask.numpy().tolist() == [[one > 0 for one in ids[i % 3]]]
+        if i == 4:
+            hand.place()
+    assert hand.live.left_alone is None and hand.moves
 
 
 def test_a_mask_that_comes_with_an_argument_is_seen(two_cpus, live_hand):

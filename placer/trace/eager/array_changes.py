@@ -1,0 +1,63 @@
+"""Operators that change an array in its place eagerly, and make another tensor where a traced step has one for it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from placer import tf_internals
+from placer.trace.eager.tensor_reads import caller_of, is_users, name_of
+
+IN_PLACE = {
+    "__iadd__": "+=", "__isub__": "-=", "__imul__": "*=", "__itruediv__": "/=", "__ifloordiv__": "//=",
+    "__imod__": "%=", "__ipow__": "**=", "__imatmul__": "@=", "__iand__": "&=", "__ior__": "|=", "__ixor__": "^=",
+    "__ilshift__": "<<=", "__irshift__": ">>=",
+}  # fmt: skip
+VIEWS = ("StridedSlice", "Reshape", "Transpose", "ExpandDims", "Squeeze")  # NumPy gives a view where these are traced
+
+
+@contextmanager
+def watched_array_changes(note: Callable[[str], None], eager: Mapping[int, type]) -> Iterator[None]:
+    """Call `note` with the reason, in words, where code of the user's own changes an argument in its place that is an
+    array eagerly, or a view of it, in this thread and block. eager: by the id of a tensor that stands for an argument,
+    the type of what the user's step is given there. Under the lock `patching`.
+    """
+    thread, kind = threading.get_ident(), tf_internals.symbolic_tensor()
+    arrays = {one for one, of in eager.items() if issubclass(of, np.ndarray)}
+
+    def changes(operator: str) -> Callable[[Any, Any], Any]:
+        def change(tensor: Any, _: Any) -> Any:
+            frame = caller_of(sys._getframe(1))
+            if threading.get_ident() == thread and is_users(frame) and _is_part(tensor, arrays):
+                note(
+                    f"it changes an array that it is given (`{operator}` in {name_of(frame)}), which a placed step "
+                    "would not; make a new one (x = x * 2), or pass a tensor"
+                )
+            return NotImplemented  # so that Python goes on with the operator that makes another one
+
+        return change
+
+    if not arrays:
+        yield
+        return
+    for name, operator in IN_PLACE.items():
+        setattr(kind, name, changes(operator))
+    try:
+        yield
+    finally:
+        for name in IN_PLACE:
+            delattr(kind, name)
+
+
+def _is_part(tensor: Any, arrays: set[int]) -> bool:
+    """Whether a tensor stands for one of these arrays, or for a view of one."""
+    while id(tensor) not in arrays:
+        if tensor.op.type not in VIEWS:
+            return False
+        tensor = tensor.op.inputs[0]
+    return True

@@ -1,0 +1,57 @@
+"""What Keras ties to a tensor as attributes, and losses and metrics read: a mask, and the logits behind probabilities.
+
+A graph knows nothing of them. A plain step that returns such tensors is traced as one that returns what is tied, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from placer import tf_internals
+
+IN_WORDS = {"mask": "a Keras mask", "logits": "the logits of a Keras activation"}
+
+
+class Tied(NamedTuple):
+    """What a step returned, with what is tied to it: by kind, and by the number of the leaf as text."""
+
+    outputs: Any
+    ties: dict[str, dict[str, Any]]
+
+    def tie(self) -> Any:
+        """The outputs, with the ties as attributes again."""
+        leaves = tf.nest.flatten(self.outputs)
+        for kind, by_leaf in self.ties.items():
+            for number, tensor in by_leaf.items():
+                tf_internals.tie_by_keras(leaves[int(number)], kind, tensor)
+        return self.outputs
+
+
+def with_ties(outputs: Any) -> Any:
+    """What a step returned, as `Tied` where Keras tied something to a tensor of it."""
+    ties: dict[str, dict[str, Any]] = {}
+    for number, leaf in enumerate(_leaves(outputs)):
+        for kind, tensor in _ties(leaf).items():
+            ties.setdefault(kind, {})[f"{number:06}"] = tensor  # TensorFlow sorts the keys of dicts
+    return Tied(outputs, ties) if ties else outputs
+
+
+def tie_in(values: Any) -> str | None:
+    """In words, what is tied to a tensor of a nested structure; None where nothing is."""
+    return next((IN_WORDS[kind] for leaf in _leaves(values) for kind in _ties(leaf)), None)
+
+
+def _ties(leaf: Any) -> dict[str, Any]:
+    return tf_internals.tied_by_keras(leaf) if isinstance(leaf, tf.Tensor) else {}
+
+
+def _leaves(values: Any) -> list[Any]:
+    if isinstance(values, tf.Tensor):  # the usual case; this runs at each call of a plain step
+        return [values]
+    try:
+        found: list[Any] = tf.nest.flatten(values)
+    except (TypeError, ValueError):  # a dict whose keys have no order, say, which is refused or returned as it is
+        return []
+    return found
