@@ -18,6 +18,7 @@ from experiments.campaign.cells import Case, Cell, Limits, graph_case, located, 
 from placer.devices.specs import check_spec
 from placer.errors import BadInputError, listed, short
 from placer.files import Document, Name, read_input
+from placer.graph.defaults import GROUPS
 from placer.graph.pins import parse_pin
 from search.session.registry import SEARCHERS
 
@@ -43,7 +44,7 @@ class MeasuredTable(Document):
     models: Names
     devices: Names
     batch: Count | None = None
-    groups: Annotated[int, msgspec.Meta(ge=2)] = 192
+    groups: Annotated[int, msgspec.Meta(ge=2)] = GROUPS
     pins: list[Name] = msgspec.field(default_factory=list)
     include_local: bool = False
     seed: Seed = 0

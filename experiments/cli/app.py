@@ -22,7 +22,10 @@ from experiments.cli.streams import flush_stdout, guard_streams
 from experiments.jobs.interrupt import EXIT, WORDS, Signals, heard
 from placer import __version__
 from placer.errors import PlacerError, raise_last, tell, tell_all, tried, try_each
+from placer.graph.defaults import GROUPS
 from placer.graph.memory_limits import MemoryLimits
+from search.defaults import DEFAULT_SEARCHER
+from surrogate.simulate.schedules import RANK
 
 app = typer.Typer(
     name="placer",
@@ -89,9 +92,9 @@ def search(
     minutes: options.Minutes = None,
     seed: options.Seed = 0,
     batch: options.Batch = None,
-    groups: options.GroupCount = 192,
+    groups: options.GroupCount = GROUPS,
     pin: options.Pins = None,
-    schedule: options.Schedule = "rank",
+    schedule: options.Schedule = RANK,
     max_memory: options.MaxMemory = None,
     split: Annotated[
         str,
@@ -164,9 +167,9 @@ def compare(
     minutes: options.Minutes = None,
     seed: options.Seed = 0,
     batch: options.Batch = None,
-    groups: options.GroupCount = 192,
+    groups: options.GroupCount = GROUPS,
     pin: options.Pins = None,
-    schedule: options.Schedule = "rank",
+    schedule: options.Schedule = RANK,
     max_memory: options.MaxMemory = None,
     report: options.Report = None,
     curves: Annotated[
@@ -216,8 +219,8 @@ def plan(
     workers: options.Workers = None,
     spec: options.DevicesSpec = None,
     objective: options.Objective = "makespan",
-    searcher: Annotated[str, typer.Option(help="The searcher to ask.")] = "hybrid",
-    schedule: options.Schedule = "rank",
+    searcher: Annotated[str, typer.Option(help="The searcher to ask.")] = DEFAULT_SEARCHER,
+    schedule: options.Schedule = RANK,
     seconds: Annotated[float, typer.Option(help="Search for this long.")] = 10.0,
     seed: options.Seed = 0,
     batch: options.Batch = None,
@@ -262,7 +265,7 @@ def simulate(
     topology: options.TopologyFile,
     mapping: Annotated[Path, typer.Argument(help="The device of each op (placer.mapping/1).")],
     objective: options.Objective = "makespan",
-    schedule: options.Schedule = "rank",
+    schedule: options.Schedule = RANK,
     trace: Annotated[Path | None, typer.Option(help="Write the simulated step for Perfetto.")] = None,
     gantt: Annotated[Path | None, typer.Option(help="Draw the simulated step (.png, .svg, .pdf).")] = None,
     match_by_name: Annotated[bool, typer.Option("--match-by-name", help="Carry over another graph's mapping.")] = False,

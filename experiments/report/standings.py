@@ -17,7 +17,7 @@ from experiments.report.text import cell, markdown_table
 from placer.figures import ms
 from placer.files import write_whole
 from placer.graph.mapping import Mapping
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 
 Facts = dict[str, Any]
 HEADS = ("searcher", "step", "spread", "x single", "of best", "best at", "asking")

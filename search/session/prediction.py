@@ -20,8 +20,8 @@ from search.problem.memory_fit import with_tensors
 from search.problem.problem import Placement, Problem
 from surrogate.calibrate.calibration import Predictor, launches
 from surrogate.costs.cost_matrix import cost_matrix, with_cost_matrix
-from surrogate.simulate.priority import FIFO, RANK
 from surrogate.simulate.run_order import run_order
+from surrogate.simulate.schedules import FIFO, RANK
 from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 

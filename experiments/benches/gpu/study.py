@@ -32,6 +32,7 @@ from placer.devices.logical import gpu_names, split
 from placer.devices.opening import open_devices
 from placer.errors import one_line
 from placer.execute.outputs import values
+from placer.graph.defaults import HEADROOM
 from placer.graph.mapping import Mapping
 from placer.result import summary
 
@@ -129,7 +130,7 @@ class GpuStudy:
             measurements=wanted.measurements + len(self.devices.topology),
             minutes=SEARCH_SHARE * wanted.seconds / 60,
             batch=wanted.batch,
-            headroom=0.1 if training is None else TIGHT_HEADROOM,
+            headroom=HEADROOM if training is None else TIGHT_HEADROOM,
             traced=TRACED,
             warm_up=TRACE_WARM_UP,
             finalists=FINALISTS,

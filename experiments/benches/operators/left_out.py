@@ -18,7 +18,7 @@ from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.profile.operators.dataset import OperatorRow
 from placer.result import Failed
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 from search.session.prediction import Prediction
 from search.session.session import SearchSession
 from surrogate.operators.predicted_costs import OperatorTimes, PredictedCosts, predicted_costs

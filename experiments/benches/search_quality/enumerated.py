@@ -23,7 +23,7 @@ from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
 from placer.result import Measured
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 from search.problem.problem import Placement, Problem
 
 SMALL = 2048  # spaces of up to this many placements are measured whole

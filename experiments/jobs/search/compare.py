@@ -15,8 +15,9 @@ from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.result import Result
+from search.defaults import BATCH
 from search.session.prediction import Prediction
-from search.session.session import BATCH, SearchSession
+from search.session.session import SearchSession
 
 RACE = 6  # mappings stepped side by side at most; beside them is the anchor
 ROUNDS = 6  # a searcher asks its share in about this many rounds

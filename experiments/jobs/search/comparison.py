@@ -12,7 +12,7 @@ from placer.graph.coarsen import Groups
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
 from placer.result import Measured
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 from search.session.registry import SEARCHERS
 
 

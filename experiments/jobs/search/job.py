@@ -19,12 +19,13 @@ from placer.figures import mib
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.result import Failed, Measured, Result
+from search.defaults import BATCH
 from search.initial.nearly_singles import nearly_singles
 from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 from search.session.refusals import Refusals, too_large
-from search.session.session import BATCH, SearchSession
+from search.session.session import SearchSession
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.devices.cluster import Devices

@@ -8,15 +8,17 @@ from pathlib import Path
 
 from experiments.jobs.operator_store import OperatorStore
 from placer.errors import BadInputError, short
+from placer.graph.defaults import GROUPS, HEADROOM
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.pins import parse_pin
 from placer.splits.plan import LOCAL, SplitPlan
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
+from search.defaults import DEFAULT_SEARCHER
 from search.session.registry import searcher_type
-from surrogate.simulate.priority import RANK, check_schedule
+from surrogate.simulate.schedules import RANK, check_schedule
 
 BASELINES = ("expert", "heft", "donf", "random")
-DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
+DEFAULT_SEARCHERS = (*BASELINES, DEFAULT_SEARCHER)
 SPLIT_PIPELINE = "pipeline:"
 BASELINE_SHARE = 0.25  # of the measurements left after the single devices
 
@@ -33,8 +35,8 @@ class SearchSettings:
     minutes: float | None = None  # no searcher is asked after these; None = no limit
     seed: int = 0  # of the weights, the example inputs and the searchers
     batch: int | None = None  # examples per step; None = the network's own
-    groups: int = 192  # the search moves at most about this many groups
-    headroom: float = 0.1  # share of each device's memory that stays free
+    groups: int = GROUPS  # the search moves at most about this many groups
+    headroom: float = HEADROOM  # share of each device's memory that stays free
     pins: tuple[str, ...] = ()  # each 'PATTERN=DEVICE', see placer/graph/pins.py
     traced: int = 5  # steps traced on each device to profile it
     warm_up: int = 3  # untraced steps on each device before these

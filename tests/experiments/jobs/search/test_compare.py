@@ -20,7 +20,7 @@ from experiments.report.plots.regret import OURS, RegretCurve, RegretPanel, _sty
 from experiments.report.standings import comparison_facts, comparison_lines, show_comparison, write_comparison
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 
 SETTINGS = CompareSettings(
     SearchSettings("mnist_softmax", searchers=("random", "heft", DEFAULT_SEARCHER), measurements=6, groups=24),

@@ -12,8 +12,8 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
+from search.defaults import DEFAULT_SEARCHER
 from search.list_scheduling.heft import heft_placement
-from search.offline.plan import DEFAULT_SEARCHER
 from search.online.replan.load import Load
 from search.online.replan.planner_server import BEGIN, CallServer
 from search.online.replan.proposal import NoRoomError, PlanSettings
