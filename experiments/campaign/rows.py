@@ -147,11 +147,11 @@ def typed(values: Any, kind: type[T]) -> T:
 
 
 def result_of(text: Any) -> Result:
-    """The result that `plain` made JSON of. Raises ERRORS."""
-    return unplain(json.loads(text))
+    """The result that `to_plain` made JSON of. Raises ERRORS."""
+    return from_plain(json.loads(text))
 
 
-def plain(result: Result) -> dict[str, Any]:
+def to_plain(result: Result) -> dict[str, Any]:
     """A result as plain data."""
     if isinstance(result, Failed):
         return {"failed": result.reason, "detail": result.detail}
@@ -164,8 +164,8 @@ def plain(result: Result) -> dict[str, Any]:
     }
 
 
-def unplain(data: dict[str, Any]) -> Result:
-    """The result that `plain` made data of. Raises ERRORS for what it did not make."""
+def from_plain(data: dict[str, Any]) -> Result:
+    """The result that `to_plain` made data of. Raises ERRORS for what it did not make."""
     if "failed" in data:
         failed = msgspec.convert(data, FailedRow)
         return Failed(cast(Reason, failed.failed), failed.detail)  # of stores of any version

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments.campaign.measured.profiled import Profiled, plain_calibration
-from experiments.campaign.rows import plain
+from experiments.campaign.rows import to_plain
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
@@ -71,7 +71,7 @@ class Session:
         self.facts: dict[str, Any] = {
             "devices": list(names),
             "singles": [[name, result.step_s if isinstance(result, Measured) else None] for name, result in alone],
-            "told": [[list(placement), plain(result)] for placement, result in told],
+            "told": [[list(placement), to_plain(result)] for placement, result in told],
             "untouched_s": job.untouched.step_s,
             "bound_s": job.prediction.bound_s(),
             "calibration": plain_calibration(job.prediction),
