@@ -16,8 +16,8 @@ import msgspec
 from experiments import zoo
 from experiments.campaign.cells import Case, Cell, Limits, graph_case, located, model_case
 from placer.devices.specs import check_spec
-from placer.errors import BadInputError, listed, short
-from placer.files import Document, Name, read_input
+from placer.errors import BadInputError, first_twice, listed, short
+from placer.files import Document, Name, complaint, read_input
 from placer.graph.defaults import GROUPS
 from placer.graph.pins import parse_pin
 from search.session.registry import SEARCHERS
@@ -129,7 +129,7 @@ def _parsed(path: Path) -> SpecFile:
     try:
         return msgspec.convert(content, SpecFile)
     except msgspec.ValidationError as error:
-        raise BadInputError(f"{path}: {_said(str(error))}.") from None
+        raise BadInputError(f"{path}: {_said(error)}.") from None
 
 
 def _check_words(path: Path, file: SpecFile) -> None:
@@ -195,7 +195,7 @@ def _measured(path: Path, table: MeasuredTable, i: int, lenient: bool) -> list[C
 
 def _once(path: Path, key: str, values: list[Any]) -> list[Any]:
     """The values of a key. Raises BadInputError where one stands there twice."""
-    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+    twice = first_twice(values)
     if twice is not None:
         raise BadInputError(f"{path}: {key} has {short(str(twice))} twice; leave one of them out.")
     return values
@@ -213,21 +213,20 @@ def _unlike(path: Path, cases: list[Case]) -> list[Case]:
     return cases
 
 
-def _said(complaint: str) -> str:
-    """msgspec's complaint in words of the file: which key, and what is allowed."""
-    what, _, where = complaint.rpartition(" - at ") if " - at " in complaint else (complaint, "", "")
-    key = where.strip("`").removeprefix("$").lstrip(".").removesuffix("[...]")
+def _said(error: msgspec.ValidationError) -> str:
+    """What is wrong with the file, in its words: which key, and what is allowed."""
+    wrong, what, where = complaint(error)
+    key = where.removeprefix("$").lstrip(".").removesuffix("[...]")
     table = re.match(r"\w*", key)
     kind = TABLES.get(table[0] if table else "", SpecFile)
-    if field := re.search(r"unknown field `(.*)`", what, re.DOTALL):
-        within = f" in {key}" if key else ""
-        return f"the key {short(field[1])}{within} is unknown; allowed are {', '.join(kind.__struct_fields__)}"
-    if field := re.search(r"missing required field `(.*)`", what):
-        within = f" in {key}" if key else ""
-        return f"the key {field[1]}{within} is missing; add it"
-    if value := re.search(r"[Ii]nvalid enum value '(.*)'", what, re.DOTALL):
-        return f"{key} is {short(value[1])}, which is none of the values it may have{_choices(kind, key)}"
-    return f"{key}: {what[:1].lower()}{what[1:].replace('`', '')}"
+    within = f" in {key}" if key else ""
+    if wrong == "unknown field":
+        return f"the key {short(what)}{within} is unknown; allowed are {', '.join(kind.__struct_fields__)}"
+    if wrong == "missing field":
+        return f"the key {what}{within} is missing; add it"
+    if wrong == "invalid choice":
+        return f"{key} is {short(what)}, which is none of the values it may have{_choices(kind, key)}"
+    return f"{key}: {what}"
 
 
 def _choices(kind: type[Document], key: str) -> str:
