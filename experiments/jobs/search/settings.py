@@ -12,7 +12,7 @@ from placer.graph.defaults import GROUPS, HEADROOM
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.pins import parse_pin
 from placer.splits.plan import LOCAL, SplitPlan
-from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
+from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, check_split, read_plan
 from search.defaults import DEFAULT_SEARCHER
 from search.session.registry import searcher_type
 from surrogate.simulate.schedules import RANK, check_schedule
@@ -61,10 +61,7 @@ class SearchSettings:
             raise BadInputError(f"--groups is {self.groups}; give at least 2.")
         if self.minutes is not None and not self.minutes > 0:
             raise BadInputError(f"--minutes is {self.minutes}; give a number > 0.")
-        if self.split_batchnorm not in BATCH_NORM:
-            raise BadInputError(f"--split-batchnorm is {short(self.split_batchnorm)}; give exact or local.")
-        if self.is_local and self.split == SPLIT_OFF:
-            raise BadInputError("--split-batchnorm local divides nothing by itself; give --split auto, too, or a file.")
+        check_split(self.split, self.split_batchnorm, as_options=True)
         _ = self.plan, self.micro_batches, self.operator_store
 
     @property
