@@ -60,7 +60,8 @@ def _row_facts(row: Row) -> Facts:
         "stopped_early": bool(row.measured and row.measured.stopped_early),
         "stored": row.stored,
         "at_s": row.at_s,
-        "ops_per_device": groups_per_device(row),
+        "groups_per_device": groups_per_device(row),
+        "ops_per_device": groups_per_device(row),  # its former name, for one release more
     }
 
 

@@ -108,6 +108,8 @@ def test_every_row_says_how_it_was_measured(found):
         assert row["repeats"] > 0
         assert row["ratio_to_best_single"] > 0
         assert row["predicted_s"] > 0
+        assert row["groups_per_device"] == row["ops_per_device"]  # the former name
+        assert sum(row["groups_per_device"].values()) == len(found.groups.graph)
 
 
 def test_files_go_back_into_the_tools(found, tmp_path):
