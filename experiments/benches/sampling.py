@@ -65,7 +65,8 @@ class MeasuredMappings:
     def features(self, known: NDArray[np.intp]) -> MappingFeatures:
         """The features that a search has after measuring the mappings `known`: by a simulator calibrated on these."""
         placements = self.placements[known][:, list(self.prediction.groups.group_of)]
-        calibrated = replace(self.prediction, fine=self.prediction.fine.calibrated(placements, self.step_s[known]))
+        predictor = self.prediction.predictor.calibrated(placements, self.step_s[known])
+        calibrated = replace(self.prediction, predictor=predictor)
         return MappingFeatures(calibrated.problem.simulator, calibrated.problem.base_s)
 
 

@@ -175,7 +175,7 @@ def _searched(job: Job) -> Finding:
 
 
 def _facts(job: Job, finding: Finding) -> Facts:
-    costs, devices = job.prediction.fine.simulator.costs, list(finding.mapping.devices)
+    costs, devices = job.prediction.predictor.simulator.costs, list(finding.mapping.devices)
     cost_s = costs[range(len(devices)), devices]
     seconds_on = np.bincount(devices, cost_s, len(job.topology))
     return {**found_facts(finding, [float(s) for s in seconds_on]), "stages_from_bytes": job.devices.stages_from}

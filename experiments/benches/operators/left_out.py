@@ -47,7 +47,7 @@ class Planned:
         return self.step_s((MEASURED_ON,) * len(self.mapping.graph))
 
     def step_s(self, devices: Sequence[int]) -> float:
-        return float(self.prediction.fine.step_s([devices])[0])
+        return float(self.prediction.predictor.step_s([devices])[0])
 
 
 def left_out(model: str, store: Path) -> Facts:

@@ -105,7 +105,7 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredN
         rows = [(job.groups.expand(row.mapping), row.result) for row in job.rows if isinstance(row.result, Measured)]
         return MeasuredNetwork(
             model=model,
-            profiled=Prediction.profiled(job.groups, job.topology, job.settings.headroom).fine,
+            profiled=Prediction.profiled(job.groups, job.topology, job.settings.headroom).predictor,
             placements=np.array([devices for devices, _ in rows], dtype=np.int32),
             step_s=np.array([result.step_s for _, result in rows]),
             spread_s=np.array([result.spread_s for _, result in rows]),

@@ -238,7 +238,7 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
         before=_timeline(single) if single else None,
         after=_timeline(best),
-        order=tuple(job.order_of(job.fine(best.row.mapping))),
+        order=tuple(job.measured_order(job.fine(best.row.mapping))),
     )
 
 
@@ -291,6 +291,6 @@ def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
 
     job, mapping = best.job, best.job.fine(best.row.mapping)
     predicted = _timeline(best)
-    order = job.order_of(mapping)
+    order = job.measured_order(mapping)
     step = trace_steps(job.traced.for_sessions, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]
     return predicted, measured_timeline(job.captured.graph, job.topology, mapping.devices, step)

@@ -234,7 +234,7 @@ class Job:
         """As `Prediction.peaks`, by the latest calibration."""
         return self.prediction.peaks(mapping)
 
-    def order_of(self, mapping: Mapping) -> Sequence[str]:
+    def measured_order(self, mapping: Mapping) -> Sequence[str]:
         """The run order with which a mapping of the ops was set up last, and so measured; else that of now."""
         return self._orders.get(mapping.devices) or self.prediction.order(mapping)
 

@@ -274,8 +274,8 @@ def test_plans_and_the_whole_step_are_judged_by_the_same_costs(ends, monkeypatch
     with divided_job(job) as divided:
         assert divided is None
     (profiled,) = asked
-    assert job.prediction.fine.calibration != profiled.fine.calibration
-    assert profiled.fine.calibration == Prediction.profiled(job.groups, job.topology, 0.1).fine.calibration
+    assert job.prediction.predictor.calibration != profiled.predictor.calibration
+    assert profiled.predictor.calibration == Prediction.profiled(job.groups, job.topology, 0.1).predictor.calibration
     assert any("as profiled: " in line for line in job.ended)
 
 

@@ -199,7 +199,7 @@ def test_under_a_load_a_step_takes_its_factor_longer_on_that_device_alone(graph)
     """What was calibrated stays: only the base of a step, which no device computes, does not grow."""
     plan = trained(graph, machine(2))
     before = [plan.predict((d,) * len(graph)) for d in (0, 1)]
-    base_s = plan._view().prediction.fine.calibration.base_s
+    base_s = plan._view().prediction.predictor.calibration.base_s
     plan.slowed({"worker:1": 2.0}, {})
     after = [plan.predict((d,) * len(graph)) for d in (0, 1)]
     assert after[0] == pytest.approx(before[0])
