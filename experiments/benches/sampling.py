@@ -22,6 +22,7 @@ from experiments.jobs.search.side_by_side import side_by_side
 from experiments.report.progress import progress_bar
 from placer.errors import PlacerError, one_line
 from placer.graph.mapping import Mapping
+from placer.measure.settings import RunnerSettings
 from placer.result import Measured
 from search.initial.baselines import random_placement
 from search.initial.expert import expert_placements
@@ -113,11 +114,12 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredM
 
 
 def _measured(model: str, workers: int, mappings: int, seed: int) -> MeasuredMappings:
+    settings = SearchSettings(model, f"workers:{workers}", seed=seed)
+    runner = RunnerSettings(repeats=REPEATS, warm_up=WARM_UP)
     with (
         progress_bar(-(-mappings // BATCH), quiet=False) as advance,
-        Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), Progress()) as job,
+        Job.opened(settings, Progress(), runner=runner) as job,
     ):
-        job.runner.settings = replace(job.runner.settings, repeats=REPEATS, warm_up=WARM_UP)
         job.measure_singles()
         measured = {row.mapping: row.result for row in job.rows if isinstance(row.result, Measured)}
         singles, left = len(measured), mappings - len(job.rows)

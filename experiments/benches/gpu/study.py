@@ -34,6 +34,7 @@ from placer.errors import one_line
 from placer.execute.outputs import values
 from placer.graph.defaults import HEADROOM
 from placer.graph.mapping import Mapping
+from placer.measure.settings import RunnerSettings
 from placer.result import summary
 
 SEARCH_SHARE, FINAL_SHARE = 0.55, 0.2  # of a task's seconds: when the search stops asking; what the last contest takes
@@ -137,8 +138,8 @@ class GpuStudy:
             final_s=FINAL_SHARE * wanted.seconds,
         )
         devices = limited(self.devices, wanted.limit_bytes)
-        with Job.opened(settings, bar(quiet=False), devices=devices, training=training) as job:
-            job.runner.settings = replace(job.runner.settings, drop_at_once=HOPELESS)
+        runner = RunnerSettings(drop_at_once=HOPELESS)
+        with Job.opened(settings, bar(quiet=False), devices=devices, training=training, runner=runner) as job:
             yield job
 
 

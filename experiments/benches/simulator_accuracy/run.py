@@ -21,6 +21,7 @@ from experiments.benches.takes import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
+from placer.measure.settings import RunnerSettings
 from placer.result import Failed, Measured, standard_error
 from search.initial.baselines import random_placement
 from search.local.hill_climb import kicked
@@ -91,8 +92,9 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredNetwork:
     """Measure single devices, then mappings of every kind, as heuristics and searches ask for them, and random ones."""
-    with Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), Progress()) as job:
-        job.runner.settings = replace(job.runner.settings, repeats=REPEATS, hopeless=inf, give_up_after=REPEATS)
+    settings = SearchSettings(model, f"workers:{workers}", seed=seed)
+    runner = RunnerSettings(repeats=REPEATS, hopeless=inf, give_up_after=REPEATS)
+    with Job.opened(settings, Progress(), runner=runner) as job:
         job.measure_singles()
         singles = len(job.rows)
         for placement in _kinds(job, random.Random(seed)):

@@ -84,6 +84,11 @@ def ends(two_cpus, watcher):
         yield SimpleNamespace(jobs=jobs, whole=whole, divided=divided)
 
 
+def test_whole_and_divided_jobs_share_all_they_work_with(ends):
+    whole, divided = ends.jobs
+    assert divided.workbench == whole.workbench and divided.beside is whole
+
+
 def test_whole_and_divided_mappings_share_the_measurements_and_one_bar(ends, watcher):
     for found in (ends.whole, ends.divided):
         assert len(counted(found.measured, divided=False)) == 5  # two single devices, and half of the other six
