@@ -69,7 +69,7 @@ class SpecFile(Document):
 TABLES: dict[str, type[Document]] = {"predicted": PredictedTable, "measured": MeasuredTable}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Spec:
     """A campaign: its cells in the order in which they are searched, and how far each goes."""
 
@@ -115,7 +115,10 @@ def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = Fa
     counts = file.measurements if isinstance(file.measurements, list) else [file.measurements]
     store = path.parent / file.store if file.store else path.with_suffix(".sqlite")
     budgets = tuple(sorted(set(counts)))
-    return Spec(path, store, tuple(cells), budgets, file.minutes, file.retries, file.stop_after, warm)
+    return Spec(
+        path=path, store=store, cells=tuple(cells), budgets=budgets, minutes=file.minutes, retries=file.retries,
+        stop_after=file.stop_after, warm_start=warm,
+    )  # fmt: skip
 
 
 def _parsed(path: Path) -> SpecFile:

@@ -126,18 +126,16 @@ def search(
     Example: placer search towers --workers 2 --out out/
     """
     from experiments.jobs.search.main_job import run_search
-    from experiments.jobs.search.settings import SearchSettings
     from experiments.report.progress import bar
     from experiments.report.report_files import check_report, is_page
     from experiments.report.result_files import check_writable, write_results
     from experiments.report.tables import finding_facts, show_finding
 
     check_report(report)
-    settings = SearchSettings(
-        model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
-        measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), split=split,
-        split_batchnorm=split_batchnorm, operators=options.predicting_from(costs, operators), schedule=schedule,
-        max_memory=MemoryLimits.parsed(max_memory or ()),
+    settings = options.search_settings(
+        model, workers, spec, searcher, pin, max_memory, include_local=include_local, measurements=measurements,
+        minutes=minutes, seed=seed, batch=batch, groups=groups, schedule=schedule, split=split,
+        split_batchnorm=split_batchnorm, operators=options.predicting_from(costs, operators),
     )  # fmt: skip
     check_writable(out, report, trace, gantt)
     with measuring(store) as opened:
@@ -185,16 +183,14 @@ def compare(
     """
     from experiments.jobs.search.compare import run_comparison
     from experiments.jobs.search.comparison import CompareSettings
-    from experiments.jobs.search.settings import SearchSettings
     from experiments.report import standings
     from experiments.report.plots.picture import check_picture
     from experiments.report.progress import bar
     from experiments.report.result_files import check_writable
 
-    search = SearchSettings(
-        model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
-        measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), schedule=schedule,
-        max_memory=MemoryLimits.parsed(max_memory or ()),
+    search = options.search_settings(
+        model, workers, spec, searcher, pin, max_memory, include_local=include_local, measurements=measurements,
+        minutes=minutes, seed=seed, batch=batch, groups=groups, schedule=schedule,
     )  # fmt: skip
     check_picture(curves, "--curves")
     check_writable(None, report, curves)

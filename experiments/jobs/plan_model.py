@@ -103,13 +103,15 @@ def _room(groups: Groups, topology: Topology, objective: str, schedule: str) -> 
     if objective == "makespan":
         prediction = Prediction.profiled(groups, topology, HEADROOM, schedule)  # of ops where it matters
         return Room(prediction.problem, prediction.lack)
-    return counting_tensors(Problem(groups.graph, topology, objective, schedule, HEADROOM))
+    return counting_tensors(Problem(groups.graph, topology, objective=objective, schedule=schedule, headroom=HEADROOM))
 
 
 def _of_ops(found: Plan, groups: Groups, room: Room) -> Plan:
     """The plan op by op: its mapping, or a single device that is predicted to be faster then."""
     problem = room.problem
-    ops = Problem(groups.fine, problem.topology, problem.objective, problem.schedule, HEADROOM)
+    ops = Problem(
+        groups.fine, problem.topology, objective=problem.objective, schedule=problem.schedule, headroom=HEADROOM
+    )
     singles = (mapping for mapping in map(problem.mapping, problem.singles()) if room.lack(mapping) is None)
     coarse = [found.mapping, *singles]
     mappings = [groups.expand_mapping(mapping) for mapping in coarse]

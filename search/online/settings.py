@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placer.graph.defaults import GROUPS
 from placer.splits.plan import LOCAL
@@ -50,19 +50,19 @@ class OnlineSettings:
 
     def planned(self, plan: int) -> PlanSettings:
         """For the planner of the graph that a plan of splits gives."""
-        return PlanSettings(self.groups, seed=self.seed, searcher=self.searcher, plan=plan)
+        return PlanSettings(groups=self.groups, seed=self.seed, searcher=self.searcher, plan=plan)
 
     @property
     def thorough(self) -> TrialSettings:
         """For the search."""
-        return TrialSettings(self.repeats, self.looks, self.hopeless, self.least_gain)
+        return TrialSettings(repeats=self.repeats, looks=self.looks, hopeless=self.hopeless, least_gain=self.least_gain)
 
     @property
     def final(self) -> TrialSettings:
         """For the last race, against what the result must not be slower than."""
-        return TrialSettings(self.repeats + self.repeats // 2, self.looks, self.hopeless, self.least_gain, 1.5)
+        return replace(self.thorough, repeats=self.repeats + self.repeats // 2, sigmas=1.5)
 
     @property
     def quick(self) -> TrialSettings:
         """For an adaptation."""
-        return TrialSettings(self.quick_repeats, self.looks, self.hopeless, QUICK_GAIN, 2.0)
+        return replace(self.thorough, repeats=self.quick_repeats, least_gain=QUICK_GAIN, sigmas=2.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -29,6 +29,7 @@ class SearchSettings:
 
     model: str  # as experiments.zoo.load takes it
     devices: str | None = None  # as placer.devices.opening.open_devices takes it
+    _: KW_ONLY
     include_local: bool = False  # whether the coordinating process computes, too
     searchers: tuple[str, ...] | None = None  # asked in this order; None = DEFAULT_SEARCHERS
     measurements: int = 24  # mappings that may be measured, single devices included
