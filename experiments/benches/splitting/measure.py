@@ -21,7 +21,7 @@ from experiments.benches.splitting.sameness import (
     untouched_training,
 )
 from experiments.jobs.search.ending import finish
-from experiments.jobs.search.finding import Finding, Progress, Row, fastest
+from experiments.jobs.search.finding import Finding, Progress, Trial, fastest
 from experiments.jobs.search.job import Job, Workbench
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import prepared, stepped
@@ -167,7 +167,7 @@ def _limits(whole: Delivered, auto: Delivered) -> Facts:
     return facts
 
 
-def _best_of(job: Job) -> Row | None:
+def _best_of(job: Job) -> Trial | None:
     """The best of its races; None where nothing ran."""
     return job.ranked()[0] if fastest(job.rows) else None
 

@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from experiments import zoo
-from experiments.jobs.search.finding import Progress, Row, by_merit, fastest
+from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest
 from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
 from placer.devices.host.suspends import Suspends, duration
@@ -67,7 +67,7 @@ class Job:
             traced.captured, self.devices, traced.inputs, traced.references, workbench.runner, foresight=self,
             beside=None if beside is None else beside.runner,
         )  # fmt: skip
-        self.rows: list[Row] = []
+        self.rows: list[Trial] = []
         self.ended: list[str] = []
         self._refused = Refusals()  # not measured for lack of memory
         self._orders: dict[tuple[int, ...], Sequence[str]] = {}  # devices of the ops -> the order when they were set up
@@ -251,11 +251,11 @@ class Job:
             self.ended.append(session.refusals)
             self._refused.add(session.refused.nearest)
 
-    def measure(self, searcher: str, mapping: Mapping) -> Row:
+    def measure(self, searcher: str, mapping: Mapping) -> Trial:
         """`measure_all` for one."""
         return self.measure_all([(searcher, mapping)])[0]
 
-    def measure_all(self, asked: Sequence[tuple[str, Mapping]]) -> list[Row]:
+    def measure_all(self, asked: Sequence[tuple[str, Mapping]]) -> list[Trial]:
         """Race mappings of the groups, each with the name of the searcher that asked it.
 
         A result in the store is used as it is, except that the anchor is measured anew in every session.
@@ -278,7 +278,7 @@ class Job:
                 self._keep(self.store, fine[i], result, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
             at_s = self.clock() - self.begin_s
-            rows.append(Row(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i], at_s=at_s))
+            rows.append(Trial(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i], at_s=at_s))
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows
@@ -332,7 +332,7 @@ class Job:
             self.prediction = self.prediction.calibrated([(row.mapping, row.result) for row in self.rows])
             self._calibrated_by = len(self.rows)
 
-    def ranked(self) -> list[Row]:
+    def ranked(self) -> list[Trial]:
         """What ran, the best first. Raises PlacerError where nothing did."""
         ran = by_merit(self.rows)
         if not ran:
