@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from itertools import islice
+from typing import TypeVar
 
 LONGEST_LINE = 2000
 LONGEST_NAME = 80
@@ -12,6 +13,7 @@ MOST_LISTED = 8
 BEFORE = ("Graph execution error", "Detected at", "<stack traces", 'File "', "Node:")  # lines about where, not what
 ASSERTED = "assertion failed"
 SEVERAL = "root error(s) found"  # of which the lines after it tell, as (0), (1), ...
+H = TypeVar("H", bound=Hashable)
 
 
 class PlacerError(Exception):
@@ -41,6 +43,18 @@ def listed(names: Collection[str]) -> str:
     shown = [plain(name) for name in islice(names, MOST_LISTED)]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def first_twice(values: Sequence[H]) -> H | None:
+    """The first of `values` that stands there for a second time; None where each of them stands there once."""
+    if len(set(values)) == len(values):
+        return None
+    seen: set[H] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
 
 
 def one_line(text: str) -> str:

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Annotated, Any, BinaryIO, NamedTuple, TypeVar
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from placer.errors import BadInputError, PlacerError, short
+from placer.errors import BadInputError, PlacerError, first_twice, short
 
 LARGEST_FILE_BYTES = 128 << 20  # a graph of some 400,000 ops
 PIPE_S = 60.0  # for so long the reader of a pipe may take nothing
@@ -58,7 +58,7 @@ def read_document(path: str | Path, kind: type[D], format: str, newer: str | Non
     except _TwinsError as error:
         raise BadInputError(f"{path}: an object has the key {short(str(error))} twice; keep one of them.") from None
     except msgspec.ValidationError as error:
-        raise BadInputError(f"{path}: {_said(str(error))} (format {format}).") from None
+        raise BadInputError(f"{path}: {_said(error)} (format {format}).") from None
     except (msgspec.DecodeError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInputError(f"{path}: {_not_json(data, error)}") from None
 
@@ -69,9 +69,9 @@ class _TwinsError(ValueError):
 
 def _refuse_twins(pairs: list[tuple[str, Any]]) -> None:
     """Refuse duplicate keys: JSON does not define which value counts, and readers differ."""
-    if len({key for key, _ in pairs}) != len(pairs):
-        seen: set[str] = set()
-        raise _TwinsError(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+    twice = first_twice([key for key, _ in pairs])
+    if twice is not None:
+        raise _TwinsError(twice)
 
 
 def read_input(path: str | Path, format: str) -> bytes:
@@ -232,17 +232,38 @@ def _not_json(data: bytes, error: Exception) -> str:
     return f"is no JSON ({error}); correct it there."
 
 
-def _said(complaint: str) -> str:
-    """msgspec's complaint as path, problem and fix."""
-    what, _, where = complaint.rpartition(" - at ") if " - at " in complaint else (complaint, "", "")
-    path = where.replace("`", "") or ("$.edges" if "length" in what else "$")
+class Complaint(NamedTuple):
+    """What msgspec complains of, taken apart."""
+
+    kind: Literal["unknown field", "missing field", "invalid choice", "other"]
+    what: str  # the field, or the value that is none of a few; of another kind all that is said, from a small letter on
+    where: str  # the path, such as "$.ops[1]"; empty where none is named
+
+
+def complaint(error: msgspec.ValidationError) -> Complaint:
+    """What is wrong with a document, for its reader to say in words of its own."""
+    text = str(error)
+    what, _, at = text.rpartition(" - at ") if " - at " in text else (text, "", "")
+    where = at.replace("`", "")
     if field := re.search(r"unknown field `(.*)`", what, re.DOTALL):
-        return f"{path} has the unknown field {short(field[1])}; remove it"
+        return Complaint("unknown field", field[1], where)
     if field := re.search(r"missing required field `(.*)`", what):
-        return f"{path} lacks the field {field[1]!r}; add it"
+        return Complaint("missing field", field[1], where)
     if value := re.search(r"[Ii]nvalid enum value '(.*)'", what, re.DOTALL):
-        return f"{path}: {short(value[1])} is none of the values it may have; correct it"
-    return f"{path}: {what[:1].lower()}{what[1:].replace('`', '')}; correct it"
+        return Complaint("invalid choice", value[1], where)
+    return Complaint("other", f"{what[:1].lower()}{what[1:].replace('`', '')}", where)
+
+
+def _said(error: msgspec.ValidationError) -> str:
+    """What is wrong with a JSON file, as path, problem and fix."""
+    kind, what, where = complaint(error)
+    if kind == "unknown field":
+        return f"{where or '$'} has the unknown field {short(what)}; remove it"
+    if kind == "missing field":
+        return f"{where or '$'} lacks the field {what!r}; add it"
+    if kind == "invalid choice":
+        return f"{where or '$'}: {short(what)} is none of the values it may have; correct it"
+    return f"{where or ('$.edges' if 'length' in what else '$')}: {what}; correct it"
 
 
 def parquet() -> Any:

@@ -9,7 +9,7 @@ from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import command_facts
 from experiments.benches.seeds import QUICK, SEEDS, seeds_of
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 from search.session.registry import SEARCHERS
 
 MEASUREMENTS = 20  # of every searcher

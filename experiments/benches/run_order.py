@@ -27,7 +27,7 @@ from search.local.hill_climb import kicked
 from search.problem.problem import Placement
 from search.session.prediction import Prediction
 from search.session.registry import make_searcher
-from surrogate.simulate.priority import DONF, FIFO, RANK, SCHEDULES
+from surrogate.simulate.schedules import DONF, FIFO, RANK, SCHEDULES
 
 MODELS = (
     "towers",

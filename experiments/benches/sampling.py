@@ -22,6 +22,7 @@ from experiments.jobs.search.side_by_side import side_by_side
 from experiments.report.progress import progress_bar
 from placer.errors import PlacerError, one_line
 from placer.graph.mapping import Mapping
+from placer.measure.settings import RunnerSettings
 from placer.result import Measured
 from search.initial.baselines import random_placement
 from search.initial.expert import expert_placements
@@ -65,7 +66,8 @@ class MeasuredMappings:
     def features(self, known: NDArray[np.intp]) -> MappingFeatures:
         """The features that a search has after measuring the mappings `known`: by a simulator calibrated on these."""
         placements = self.placements[known][:, list(self.prediction.groups.group_of)]
-        calibrated = replace(self.prediction, fine=self.prediction.fine.calibrated(placements, self.step_s[known]))
+        predictor = self.prediction.predictor.calibrated(placements, self.step_s[known])
+        calibrated = replace(self.prediction, predictor=predictor)
         return MappingFeatures(calibrated.problem.simulator, calibrated.problem.base_s)
 
 
@@ -112,11 +114,12 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredM
 
 
 def _measured(model: str, workers: int, mappings: int, seed: int) -> MeasuredMappings:
+    settings = SearchSettings(model, f"workers:{workers}", seed=seed)
+    runner = RunnerSettings(repeats=REPEATS, warm_up=WARM_UP)
     with (
         progress_bar(-(-mappings // BATCH), quiet=False) as advance,
-        Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), Progress()) as job,
+        Job.opened(settings, Progress(), runner=runner) as job,
     ):
-        job.runner.settings = replace(job.runner.settings, repeats=REPEATS, warm_up=WARM_UP)
         job.measure_singles()
         measured = {row.mapping: row.result for row in job.rows if isinstance(row.result, Measured)}
         singles, left = len(measured), mappings - len(job.rows)

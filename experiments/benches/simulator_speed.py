@@ -21,7 +21,7 @@ from placer.graph.topology import CONTENTIONS, Device, Link, Topology
 from search.list_scheduling.donf import donf
 from search.list_scheduling.heft import heft
 from search.problem.problem import Problem
-from surrogate.simulate.priority import SCHEDULES
+from surrogate.simulate.schedules import SCHEDULES
 from surrogate.simulate.simulator import Simulator
 
 OPS, EDGES, DEVICES, WIDTH = 1_000, 2_500, 4, 20

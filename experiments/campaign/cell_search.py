@@ -12,10 +12,11 @@ from experiments.campaign.rows import ERRORS
 from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
 from placer.result import Measured, Result
+from search.defaults import BATCH
 from search.exact.bounds import CLOSE
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
-from search.session.session import BATCH, SearchSession
+from search.session.session import SearchSession
 
 PROVEN = "the best mapping is proven: none can be predicted below it."
 

@@ -23,7 +23,7 @@ Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 T = TypeVar("T")
 
 
-class MeasuredRow(msgspec.Struct, forbid_unknown_fields=True):
+class MeasuredFields(msgspec.Struct, forbid_unknown_fields=True):
     """A result that is a step time; the fields of `Measured`."""
 
     step_s: Seconds
@@ -33,7 +33,7 @@ class MeasuredRow(msgspec.Struct, forbid_unknown_fields=True):
     stopped_early: bool = False
 
 
-class FailedRow(msgspec.Struct, forbid_unknown_fields=True):
+class FailedFields(msgspec.Struct, forbid_unknown_fields=True):
     """A result that is none."""
 
     failed: str
@@ -147,11 +147,11 @@ def typed(values: Any, kind: type[T]) -> T:
 
 
 def result_of(text: Any) -> Result:
-    """The result that `plain` made JSON of. Raises ERRORS."""
-    return unplain(json.loads(text))
+    """The result that `to_plain` made JSON of. Raises ERRORS."""
+    return from_plain(json.loads(text))
 
 
-def plain(result: Result) -> dict[str, Any]:
+def to_plain(result: Result) -> dict[str, Any]:
     """A result as plain data."""
     if isinstance(result, Failed):
         return {"failed": result.reason, "detail": result.detail}
@@ -164,12 +164,12 @@ def plain(result: Result) -> dict[str, Any]:
     }
 
 
-def unplain(data: dict[str, Any]) -> Result:
-    """The result that `plain` made data of. Raises ERRORS for what it did not make."""
+def from_plain(data: dict[str, Any]) -> Result:
+    """The result that `to_plain` made data of. Raises ERRORS for what it did not make."""
     if "failed" in data:
-        failed = msgspec.convert(data, FailedRow)
+        failed = msgspec.convert(data, FailedFields)
         return Failed(cast(Reason, failed.failed), failed.detail)  # of stores of any version
-    ran = msgspec.convert(data, MeasuredRow)
+    ran = msgspec.convert(data, MeasuredFields)
     return Measured(ran.step_s, ran.spread_s, ran.repeats, ran.switch_s, ran.stopped_early)
 
 

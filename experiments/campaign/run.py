@@ -249,8 +249,8 @@ def wanted(spec: Spec) -> list[Wanted]:
     """The spec's cells, to be stored."""
     return [
         Wanted(
-            cell.key, cell.case.key, cell.case.kind, dict(cell.case.terms), cell.searcher, cell.seed,
-            spec.measurements, spec.minutes,
+            key=cell.key, case_key=cell.case.key, kind=cell.case.kind, terms=dict(cell.case.terms),
+            searcher=cell.searcher, seed=cell.seed, measurements=spec.measurements, minutes=spec.minutes,
         )
         for cell in spec.cells
     ]  # fmt: skip

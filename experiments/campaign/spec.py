@@ -16,8 +16,9 @@ import msgspec
 from experiments import zoo
 from experiments.campaign.cells import Case, Cell, Limits, graph_case, located, model_case
 from placer.devices.specs import check_spec
-from placer.errors import BadInputError, listed, short
-from placer.files import Document, Name, read_input
+from placer.errors import BadInputError, first_twice, listed, short
+from placer.files import Document, Name, complaint, read_input
+from placer.graph.defaults import GROUPS
 from placer.graph.pins import parse_pin
 from search.session.registry import SEARCHERS
 
@@ -43,7 +44,7 @@ class MeasuredTable(Document):
     models: Names
     devices: Names
     batch: Count | None = None
-    groups: Annotated[int, msgspec.Meta(ge=2)] = 192
+    groups: Annotated[int, msgspec.Meta(ge=2)] = GROUPS
     pins: list[Name] = msgspec.field(default_factory=list)
     include_local: bool = False
     seed: Seed = 0
@@ -68,7 +69,7 @@ class SpecFile(Document):
 TABLES: dict[str, type[Document]] = {"predicted": PredictedTable, "measured": MeasuredTable}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Spec:
     """A campaign: its cells in the order in which they are searched, and how far each goes."""
 
@@ -114,7 +115,10 @@ def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = Fa
     counts = file.measurements if isinstance(file.measurements, list) else [file.measurements]
     store = path.parent / file.store if file.store else path.with_suffix(".sqlite")
     budgets = tuple(sorted(set(counts)))
-    return Spec(path, store, tuple(cells), budgets, file.minutes, file.retries, file.stop_after, warm)
+    return Spec(
+        path=path, store=store, cells=tuple(cells), budgets=budgets, minutes=file.minutes, retries=file.retries,
+        stop_after=file.stop_after, warm_start=warm,
+    )  # fmt: skip
 
 
 def _parsed(path: Path) -> SpecFile:
@@ -128,7 +132,7 @@ def _parsed(path: Path) -> SpecFile:
     try:
         return msgspec.convert(content, SpecFile)
     except msgspec.ValidationError as error:
-        raise BadInputError(f"{path}: {_said(str(error))}.") from None
+        raise BadInputError(f"{path}: {_said(error)}.") from None
 
 
 def _check_words(path: Path, file: SpecFile) -> None:
@@ -194,7 +198,7 @@ def _measured(path: Path, table: MeasuredTable, i: int, lenient: bool) -> list[C
 
 def _once(path: Path, key: str, values: list[Any]) -> list[Any]:
     """The values of a key. Raises BadInputError where one stands there twice."""
-    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+    twice = first_twice(values)
     if twice is not None:
         raise BadInputError(f"{path}: {key} has {short(str(twice))} twice; leave one of them out.")
     return values
@@ -212,21 +216,20 @@ def _unlike(path: Path, cases: list[Case]) -> list[Case]:
     return cases
 
 
-def _said(complaint: str) -> str:
-    """msgspec's complaint in words of the file: which key, and what is allowed."""
-    what, _, where = complaint.rpartition(" - at ") if " - at " in complaint else (complaint, "", "")
-    key = where.strip("`").removeprefix("$").lstrip(".").removesuffix("[...]")
+def _said(error: msgspec.ValidationError) -> str:
+    """What is wrong with the file, in its words: which key, and what is allowed."""
+    wrong, what, where = complaint(error)
+    key = where.removeprefix("$").lstrip(".").removesuffix("[...]")
     table = re.match(r"\w*", key)
     kind = TABLES.get(table[0] if table else "", SpecFile)
-    if field := re.search(r"unknown field `(.*)`", what, re.DOTALL):
-        within = f" in {key}" if key else ""
-        return f"the key {short(field[1])}{within} is unknown; allowed are {', '.join(kind.__struct_fields__)}"
-    if field := re.search(r"missing required field `(.*)`", what):
-        within = f" in {key}" if key else ""
-        return f"the key {field[1]}{within} is missing; add it"
-    if value := re.search(r"[Ii]nvalid enum value '(.*)'", what, re.DOTALL):
-        return f"{key} is {short(value[1])}, which is none of the values it may have{_choices(kind, key)}"
-    return f"{key}: {what[:1].lower()}{what[1:].replace('`', '')}"
+    within = f" in {key}" if key else ""
+    if wrong == "unknown field":
+        return f"the key {short(what)}{within} is unknown; allowed are {', '.join(kind.__struct_fields__)}"
+    if wrong == "missing field":
+        return f"the key {what}{within} is missing; add it"
+    if wrong == "invalid choice":
+        return f"{key} is {short(what)}, which is none of the values it may have{_choices(kind, key)}"
+    return f"{key}: {what}"
 
 
 def _choices(kind: type[Document], key: str) -> str:

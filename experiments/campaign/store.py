@@ -28,9 +28,9 @@ from experiments.campaign.rows import (
     StateRow,
     checked,
     placement_of,
-    plain,
     result_of,
     sealed,
+    to_plain,
     typed,
     unsealed,
 )
@@ -315,7 +315,7 @@ class Store:
         """Store measurements together, and the state from which their search goes on."""
         at = time.time()
         rows = [
-            (cell, trial.n, json.dumps(trial.placement), json.dumps(plain(trial.result)), trial.seconds, at)
+            (cell, trial.n, json.dumps(trial.placement), json.dumps(to_plain(trial.result)), trial.seconds, at)
             for trial in trials
         ]
         with self._transaction():

@@ -22,7 +22,10 @@ from experiments.cli.streams import flush_stdout, guard_streams
 from experiments.jobs.interrupt import EXIT, WORDS, Signals, heard
 from placer import __version__
 from placer.errors import PlacerError, raise_last, tell, tell_all, tried, try_each
+from placer.graph.defaults import GROUPS
 from placer.graph.memory_limits import MemoryLimits
+from search.defaults import DEFAULT_SEARCHER
+from surrogate.simulate.schedules import RANK
 
 app = typer.Typer(
     name="placer",
@@ -89,9 +92,9 @@ def search(
     minutes: options.Minutes = None,
     seed: options.Seed = 0,
     batch: options.Batch = None,
-    groups: options.GroupCount = 192,
+    groups: options.GroupCount = GROUPS,
     pin: options.Pins = None,
-    schedule: options.Schedule = "rank",
+    schedule: options.Schedule = RANK,
     max_memory: options.MaxMemory = None,
     split: Annotated[
         str,
@@ -123,18 +126,16 @@ def search(
     Example: placer search towers --workers 2 --out out/
     """
     from experiments.jobs.search.main_job import run_search
-    from experiments.jobs.search.settings import SearchSettings
     from experiments.report.progress import bar
     from experiments.report.report_files import check_report, is_page
     from experiments.report.result_files import check_writable, write_results
     from experiments.report.tables import finding_facts, show_finding
 
     check_report(report)
-    settings = SearchSettings(
-        model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
-        measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), split=split,
-        split_batchnorm=split_batchnorm, operators=options.predicting_from(costs, operators), schedule=schedule,
-        max_memory=MemoryLimits.parsed(max_memory or ()),
+    settings = options.search_settings(
+        model, workers, spec, searcher, pin, max_memory, include_local=include_local, measurements=measurements,
+        minutes=minutes, seed=seed, batch=batch, groups=groups, schedule=schedule, split=split,
+        split_batchnorm=split_batchnorm, operators=options.predicting_from(costs, operators),
     )  # fmt: skip
     check_writable(out, report, trace, gantt)
     with measuring(store) as opened:
@@ -164,9 +165,9 @@ def compare(
     minutes: options.Minutes = None,
     seed: options.Seed = 0,
     batch: options.Batch = None,
-    groups: options.GroupCount = 192,
+    groups: options.GroupCount = GROUPS,
     pin: options.Pins = None,
-    schedule: options.Schedule = "rank",
+    schedule: options.Schedule = RANK,
     max_memory: options.MaxMemory = None,
     report: options.Report = None,
     curves: Annotated[
@@ -182,16 +183,14 @@ def compare(
     """
     from experiments.jobs.search.compare import run_comparison
     from experiments.jobs.search.comparison import CompareSettings
-    from experiments.jobs.search.settings import SearchSettings
     from experiments.report import standings
     from experiments.report.plots.picture import check_picture
     from experiments.report.progress import bar
     from experiments.report.result_files import check_writable
 
-    search = SearchSettings(
-        model, device_spec(workers, spec), include_local, tuple(searcher) if searcher else None,
-        measurements, minutes, seed, batch, groups, pins=tuple(pin or ()), schedule=schedule,
-        max_memory=MemoryLimits.parsed(max_memory or ()),
+    search = options.search_settings(
+        model, workers, spec, searcher, pin, max_memory, include_local=include_local, measurements=measurements,
+        minutes=minutes, seed=seed, batch=batch, groups=groups, schedule=schedule,
     )  # fmt: skip
     check_picture(curves, "--curves")
     check_writable(None, report, curves)
@@ -216,8 +215,8 @@ def plan(
     workers: options.Workers = None,
     spec: options.DevicesSpec = None,
     objective: options.Objective = "makespan",
-    searcher: Annotated[str, typer.Option(help="The searcher to ask.")] = "hybrid",
-    schedule: options.Schedule = "rank",
+    searcher: Annotated[str, typer.Option(help="The searcher to ask.")] = DEFAULT_SEARCHER,
+    schedule: options.Schedule = RANK,
     seconds: Annotated[float, typer.Option(help="Search for this long.")] = 10.0,
     seed: options.Seed = 0,
     batch: options.Batch = None,
@@ -262,7 +261,7 @@ def simulate(
     topology: options.TopologyFile,
     mapping: Annotated[Path, typer.Argument(help="The device of each op (placer.mapping/1).")],
     objective: options.Objective = "makespan",
-    schedule: options.Schedule = "rank",
+    schedule: options.Schedule = RANK,
     trace: Annotated[Path | None, typer.Option(help="Write the simulated step for Perfetto.")] = None,
     gantt: Annotated[Path | None, typer.Option(help="Draw the simulated step (.png, .svg, .pdf).")] = None,
     match_by_name: Annotated[bool, typer.Option("--match-by-name", help="Carry over another graph's mapping.")] = False,

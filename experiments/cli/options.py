@@ -14,8 +14,10 @@ import typer
 from experiments.cli.failures import in_one_line
 from experiments.cli.streams import flush_stdout
 from placer.errors import BadInputError, PlacerError, short
+from placer.graph.memory_limits import MemoryLimits
 
 if TYPE_CHECKING:
+    from experiments.jobs.search.settings import SearchSettings
     from placer.measure.store import Store
 
 # What to place, and where.
@@ -89,6 +91,28 @@ def device_spec(workers: int | None, spec: str | None) -> str | None:
     if workers is not None and spec is not None:
         raise BadInputError("--workers and --devices both name the devices; give one of them.")
     return spec if workers is None else f"workers:{workers}"
+
+
+def search_settings(
+    model: str,
+    workers: int | None,
+    spec: str | None,
+    searcher: list[str] | None,
+    pin: list[str] | None,
+    max_memory: list[str] | None,
+    **others: Any,
+) -> SearchSettings:
+    """What `search` and `compare` were asked for. others: settings by their own names. Raises BadInputError."""
+    from experiments.jobs.search.settings import SearchSettings  # slow to import
+
+    return SearchSettings(
+        model=model,
+        devices=device_spec(workers, spec),
+        searchers=tuple(searcher) if searcher else None,
+        pins=tuple(pin or ()),
+        max_memory=MemoryLimits.parsed(max_memory or ()),
+        **others,
+    )
 
 
 def predicting_from(costs: str, operators: Path | None) -> Path | None:

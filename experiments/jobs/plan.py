@@ -17,14 +17,15 @@ from placer.graph.mapping_files import MappingFile, mapping_file, read_mapping
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.pins import parse_pin, pinned
 from placer.graph.topology import Link
-from search.offline.plan import DEFAULT_SEARCHER, Plan, plan
+from search.defaults import DEFAULT_SEARCHER
+from search.offline.plan import Plan, plan
 from search.problem.memory_fit import with_tensors
 from search.problem.problem import OBJECTIVES, Problem
 from search.session.session import LackOf, nothing
 from surrogate.costs.cost_matrix import cost_matrix
 from surrogate.simulate.max_load import loads
-from surrogate.simulate.priority import FIFO
 from surrogate.simulate.run_order import run_order
+from surrogate.simulate.schedules import FIFO, RANK
 from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 
@@ -51,7 +52,7 @@ def plan_command(
     topology_path: str | Path,
     objective: str = "makespan",
     searcher: str = DEFAULT_SEARCHER,
-    schedule: str = "rank",
+    schedule: str = RANK,
     seconds: float = 10.0,
     seed: int = 0,
     pins: Sequence[str] = (),
@@ -129,7 +130,7 @@ def simulate_command(
     graph_path: str | Path,
     topology_path: str | Path,
     mapping_path: str | Path,
-    schedule: str = "rank",
+    schedule: str = RANK,
     objective: str = "makespan",
     match_by_name: bool = False,
 ) -> Simulated:

@@ -15,22 +15,22 @@ from experiments.jobs.plan import Planned, Room, check_seconds, counting_tensors
 from experiments.jobs.search.stages import check_several
 from placer.errors import BadInputError, short
 from placer.graph.coarsen import Groups, coarsen
+from placer.graph.defaults import GROUPS, HEADROOM
 from placer.graph.graph_files import is_graph_file, read_topology
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.op_graph import OpGraph
 from placer.graph.pins import parse_pin, pinned
 from placer.graph.topology import Topology
+from search.defaults import DEFAULT_SEARCHER
 from search.exact.bounds import lower_bound
-from search.offline.plan import DEFAULT_SEARCHER, Plan, plan
+from search.offline.plan import Plan, plan
 from search.problem.problem import OBJECTIVES, Problem
 from search.session.prediction import Prediction
 from search.session.registry import searcher_type
-from surrogate.simulate.priority import check_schedule
+from surrogate.simulate.schedules import RANK, check_schedule
 
 if TYPE_CHECKING:
     from placer.trace.capture import Captured
-
-GROUPS, HEADROOM = 192, 0.1  # as a search has them
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def plan_model(
     wanted: ModelToPlan,
     objective: str = "makespan",
     searcher: str = DEFAULT_SEARCHER,
-    schedule: str = "rank",
+    schedule: str = RANK,
     seconds: float = 10.0,
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
@@ -103,13 +103,15 @@ def _room(groups: Groups, topology: Topology, objective: str, schedule: str) -> 
     if objective == "makespan":
         prediction = Prediction.profiled(groups, topology, HEADROOM, schedule)  # of ops where it matters
         return Room(prediction.problem, prediction.lack)
-    return counting_tensors(Problem(groups.graph, topology, objective, schedule, HEADROOM))
+    return counting_tensors(Problem(groups.graph, topology, objective=objective, schedule=schedule, headroom=HEADROOM))
 
 
 def _of_ops(found: Plan, groups: Groups, room: Room) -> Plan:
     """The plan op by op: its mapping, or a single device that is predicted to be faster then."""
     problem = room.problem
-    ops = Problem(groups.fine, problem.topology, problem.objective, problem.schedule, HEADROOM)
+    ops = Problem(
+        groups.fine, problem.topology, objective=problem.objective, schedule=problem.schedule, headroom=HEADROOM
+    )
     singles = (mapping for mapping in map(problem.mapping, problem.singles()) if room.lack(mapping) is None)
     coarse = [found.mapping, *singles]
     mappings = [groups.expand_mapping(mapping) for mapping in coarse]

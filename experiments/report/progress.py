@@ -11,7 +11,7 @@ from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from experiments.jobs.profile import Advance
-from experiments.jobs.search.finding import Progress, Row
+from experiments.jobs.search.finding import Progress, Trial
 from experiments.report.console import literal_console
 from placer.figures import ms
 from placer.result import Measured
@@ -43,7 +43,7 @@ class SearchBar(Progress):
         self.bar.start()
         self.bar.update(self.task, total=total, visible=True, description="measuring")
 
-    def row(self, row: Row, best: Row | None) -> None:
+    def row(self, row: Trial, best: Trial | None) -> None:
         """Advance; print a line if the mapping is the best so far."""
         if best is not None and isinstance(best.result, Measured):
             if row.searcher == "single" and row.mapping.is_single and row.measured:

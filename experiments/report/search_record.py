@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from experiments.jobs.search.finding import Finding, Row
+from experiments.jobs.search.finding import Finding, Trial
 from placer.result import Failed, Measured
 from search.page.drawing import drawing_of
 from search.page.loads import loads_of
@@ -60,7 +60,7 @@ def _baseline(name: str, result: Measured, note: str, delivered: bool = False, r
     return Baseline(name, result.step_s, result.spread_s, result.repeats, delivered, reference, note)
 
 
-def _row(order: int, row: Row) -> MeasuredRow:
+def _row(order: int, row: Trial) -> MeasuredRow:
     counts = tuple(row.mapping.devices.count(d) for d in range(len(row.mapping.topology)))
     if isinstance(row.result, Failed):
         failed = f"{row.result.reason}: {row.result.detail}"

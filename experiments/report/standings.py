@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from experiments.jobs.search.comparison import Comparison, Standing
-from experiments.jobs.search.finding import Row, step_s
+from experiments.jobs.search.finding import Trial, step_s
 from experiments.report.console import literal_console
 from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regret
 from experiments.report.report_files import write_each
@@ -17,7 +17,7 @@ from experiments.report.text import cell, markdown_table
 from placer.figures import ms
 from placer.files import write_whole
 from placer.graph.mapping import Mapping
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 
 Facts = dict[str, Any]
 HEADS = ("searcher", "step", "spread", "x single", "of best", "best at", "asking")
@@ -85,7 +85,7 @@ def _longer_facts(standing: Standing) -> Facts:
     }
 
 
-def _row_facts(row: Row, first: dict[Mapping, str]) -> Facts:
+def _row_facts(row: Trial, first: dict[Mapping, str]) -> Facts:
     by = first.get(row.mapping, row.searcher)
     return {"by": by, **result_facts(row), "groups_per_device": groups_per_device(row)}
 

@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from rich.table import Table
 
 from experiments.jobs.plan import Simulated
-from experiments.jobs.search.finding import Finding, Pipelined, Row, step_s
+from experiments.jobs.search.finding import Finding, Pipelined, Trial, step_s
 from experiments.report.console import literal_console
 from experiments.report.gantt import gantt_text
 from experiments.report.text import cell
@@ -52,7 +52,7 @@ def finding_facts(found: Finding) -> Facts:
     }
 
 
-def _row_facts(row: Row) -> Facts:
+def _row_facts(row: Trial) -> Facts:
     return {
         "searcher": row.searcher,
         **result_facts(row),
@@ -60,11 +60,12 @@ def _row_facts(row: Row) -> Facts:
         "stopped_early": bool(row.measured and row.measured.stopped_early),
         "stored": row.stored,
         "at_s": row.at_s,
-        "ops_per_device": groups_per_device(row),
+        "groups_per_device": groups_per_device(row),
+        "ops_per_device": groups_per_device(row),  # its former name, for one release more
     }
 
 
-def result_facts(row: Row) -> Facts:
+def result_facts(row: Trial) -> Facts:
     """What measuring a mapping came to, and what was predicted."""
     measured, result = row.measured, row.result
     return {
@@ -76,13 +77,13 @@ def result_facts(row: Row) -> Facts:
     }
 
 
-def groups_per_device(row: Row) -> dict[str, int]:
+def groups_per_device(row: Trial) -> dict[str, int]:
     """How many groups are on each device."""
     names = row.mapping.topology.names
     return {name: row.mapping.devices.count(d) for d, name in enumerate(names)}
 
 
-def _moved(row: Row) -> int:
+def _moved(row: Trial) -> int:
     """Groups that are not on the device that has most of them."""
     return len(row.mapping.devices) - max(groups_per_device(row).values())
 
@@ -101,12 +102,12 @@ def show_finding(found: Finding) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _is_best(row: Row, found: Finding) -> bool:
+def _is_best(row: Trial, found: Finding) -> bool:
     """Whether it is the delivered mapping; one of whole ops and one of divided ops may have the same devices."""
     return (row.mapping, row.searcher) == (found.best.mapping, found.best.searcher)
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: Trial) -> list[str]:
     """A row of a table with HEADS."""
     on = f" on {row.mapping.topology.names[row.mapping.devices[0]]}" if row.mapping.is_single else ""
     name, result = row.searcher + on, row.result

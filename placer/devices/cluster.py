@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakSet
 
 from placer.devices.host.machine import machine_name
-from placer.devices.joining import join_workers, keep_joined_alive, leave, part, reach_one_another
+from placer.devices.joining import join_workers, keep_joined_alive, leave_if_there, leave_living, reach_one_another
 from placer.devices.ray.ray_workers import RayWorkers
 from placer.devices.workers.addresses import check_answers, listens
 from placer.devices.workers.deadline import LOST_ERRORS, DeviceLostError, waiting
@@ -152,7 +152,7 @@ class Devices:
         Afterwards, what was on workers is gone, as after `join_all`. Raises DeviceLostError where one does not answer.
         """
         with suppress(PlacerError, *LOST_ERRORS), waiting("the devices were left"):  # what is lost shows when joined
-            part()
+            leave_living()
         try:
             self._join(self.topology.names)
         except PlacerError as error:
@@ -162,7 +162,7 @@ class Devices:
         """End all workers started for this topology, including those left out and those being restarted."""
         try:
             if self.leaves:
-                leave(self.addresses.values(), ends=self.workers is not None or self.ray_workers is not None)
+                leave_if_there(self.addresses.values(), ends=self.workers is not None or self.ray_workers is not None)
         finally:
             for started in (self.workers, self.ray_workers):
                 if started is not None:

@@ -194,7 +194,7 @@ def disconnect() -> None:
         connect(tf.train.ClusterSpec({}))
 
 
-def part() -> None:
+def leave_living() -> None:
     """Leave workers that live on, having told them to give the memory that they free then back to the kernel. Like any
     call to a worker, telling one that is frozen does not return.
     """
@@ -214,7 +214,7 @@ def _say(word: str) -> None:
 _heeding: set[int] = set()  # the tasks of joined workers that heed words, because Placer started them
 
 
-def leave(addresses: Iterable[str], *, ends: bool) -> None:
+def leave_if_there(addresses: Iterable[str], *, ends: bool) -> None:
     """Leave the cluster while its workers are there: later, TensorFlow complains that it cannot tell them.
 
     ends: whether the workers end as soon as they are left.
@@ -222,7 +222,7 @@ def leave(addresses: Iterable[str], *, ends: bool) -> None:
     try:
         if all(map(listens, addresses)):
             with waiting("the devices were left"):
-                (disconnect if ends else part)()
+                (disconnect if ends else leave_living)()
     except PlacerError:  # a worker was lost now that nothing is left to do
         pass
     finally:

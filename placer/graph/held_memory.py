@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placer.figures import mib
+from placer.graph.defaults import HEADROOM
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Topology
 
@@ -95,12 +96,12 @@ def has_room_for_trials(graph: OpGraph, topology: Topology) -> bool:
 def is_tight(graph: OpGraph, topology: Topology) -> bool:
     """Whether some device might be too small for the whole step, so that the order of its ops matters for memory: an
     order that leaves updates to the end holds all gradients beside what `graph.order` holds, about as many bytes as
-    there are variables. A tenth of each device counts as taken, because searches leave so much free. Never where the
+    there are variables. HEADROOM of each device counts as taken, because searches leave so much free. Never where the
     topology's limits do not count tensors.
     """
     if not topology.counts_tensors:
         return False
-    limits = [0.9 * device.memory_bytes for device in topology.devices if device.memory_bytes is not None]
+    limits = [(1 - HEADROOM) * device.memory_bytes for device in topology.devices if device.memory_bytes is not None]
     if not limits or most_bytes(graph) <= min(limits):
         return False
     return _whole_peak_bytes(graph) + sum(op.memory_bytes for op in graph.ops) > min(limits)

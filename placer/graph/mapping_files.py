@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from placer.errors import BadInputError, listed, plain, short
+from placer.errors import BadInputError, first_twice, listed, plain, short
 from placer.files import Document, Name, read_document, write_document
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Op, OpGraph
@@ -169,8 +169,8 @@ def _check_order(where: str, order: Sequence[str], graph: OpGraph) -> None:
     needs: a step would wait for ever.
     """
     place = {name: i for i, name in enumerate(order)}
-    if len(place) < len(order):
-        twice = next(name for i, name in enumerate(order) if place[name] != i)
+    twice = first_twice(order)
+    if twice is not None:
         raise BadInputError(f"{where} names op {short(twice)} twice; remove one, or leave out $.order.")
     unknown = [name for name in order if name not in graph.index]
     if unknown:

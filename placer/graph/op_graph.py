@@ -11,7 +11,7 @@ from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from placer.errors import BadInputError, plain, short
+from placer.errors import BadInputError, first_twice, plain, short
 
 if TYPE_CHECKING:
     from placer.graph.topology import Device
@@ -85,9 +85,8 @@ class OpGraph:
     def __post_init__(self) -> None:
         if not self.ops:
             raise BadInputError(f"graph {short(self.name)} has no ops; a graph needs at least one.")
-        if len(self.index) != len(self.ops):
-            seen: set[str] = set()
-            twice = next(op.name for op in self.ops if op.name in seen or seen.add(op.name))  # type: ignore[func-returns-value]
+        twice = first_twice([op.name for op in self.ops])
+        if twice is not None:
             raise BadInputError(f"graph {short(self.name)}: two ops are called {short(twice)}; names must be unique.")
         for op in self.ops:
             _check_op(self.name, op)

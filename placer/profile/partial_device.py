@@ -8,11 +8,11 @@ from dataclasses import replace
 from statistics import median
 
 from placer.graph.coarsen import coarsen
+from placer.graph.defaults import GROUPS
 from placer.graph.held_memory import Lack, lack_in_order
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Topology
 
-GROUPS = 192  # about as many as a search moves
 SHARES = (0.5, 0.25, 0.1, 0.0)  # of a device's memory that variables may take, in the order tried
 Times = Mapping[str, Mapping[str, float]]
 """Op name -> device name -> measured seconds."""

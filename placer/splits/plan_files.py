@@ -6,12 +6,26 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 from placer.graph.mapping_files import MappingFile, SplitRegion, read_mapping_file
 from placer.splits.plan import LOCAL, Division, SplitPlan
 
 BATCH_NORM = ("exact", LOCAL)  # whether batch normalisation takes the whole batch's statistics, or each part its own
 SPLIT_OFF, SPLIT_AUTO = "off", "auto"  # instead of a file with splits: divide nothing; choose a plan
+
+
+def check_split(split: str, batchnorm: str, *, as_options: bool) -> None:
+    """Raises BadInputError for statistics that there are not, and for local ones where nothing is divided. as_options:
+    whether they were given to a command, or else to a function.
+    """
+    name = "--split-batchnorm" if as_options else "split_batchnorm"
+    if batchnorm not in BATCH_NORM:
+        given = short(batchnorm) if as_options else repr(batchnorm)
+        choices = [choice if as_options else repr(choice) for choice in BATCH_NORM]
+        raise BadInputError(f"{name} is {given}; give {' or '.join(choices)}.")
+    if batchnorm == LOCAL and split == SPLIT_OFF:
+        local, auto = (f"{name} local", "--split auto") if as_options else (f"{name}='local'", "split='auto'")
+        raise BadInputError(f"{local} divides nothing by itself; give {auto}, too, or a file.")
 
 
 def regions_of(plan: SplitPlan) -> list[SplitRegion]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from placer.devices.cluster import Devices
 from placer.devices.connecting import times_connected
-from placer.devices.joining import disconnect, part
+from placer.devices.joining import disconnect, leave_living
 from placer.devices.opening import open_devices, start_own
 from placer.devices.process_resources import dropped_by_joining, refusal, remedy
 from placer.devices.ray.ray_workers import RayWorkers
@@ -116,7 +116,7 @@ class Connection:
             except BaseException:
                 self._watch_no_more()
                 if times_connected() != before:
-                    self._part()
+                    self._leave_all()
                 raise
             self.devices = self._whole = found
             self.is_away = False
@@ -141,7 +141,7 @@ class Connection:
             self._leaves += 1
         self.is_away = True
         self.devices, self.missing, self._reconnections = self._whole, (), []  # `join` joins all of them
-        self._part()
+        self._leave_all()
         return None
 
     def why_stay(self) -> str | None:
@@ -157,18 +157,18 @@ class Connection:
         self._leaves += 1
         try:
             with waiting("the devices were left"):
-                part()
+                leave_living()
         except (PlacerError, *LOST_ERRORS):
             pass  # it shows again when they are joined
         finally:
             self.rejoin()
 
-    def _part(self) -> None:
+    def _leave_all(self) -> None:
         """Leave the workers' cluster, wherever they are by now; void all that was on them."""
         try:
             if self.joins_workers:
                 with waiting("the devices were left"):
-                    self._leave(part)
+                    self._leave(leave_living)
         finally:
             self.generation += 1
             self._watch_no_more()

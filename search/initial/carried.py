@@ -67,4 +67,4 @@ def _settled(problem: Problem, placement: Placement, known: set[int]) -> Placeme
     feasible = problem.limits.feasible.copy()
     for u in known:
         feasible[u] = np.arange(len(problem.topology)) == placement[u]
-    return min(placement, placed_by_variant(problem, HeftVariant.plain(problem), feasible), key=problem.predict)
+    return min(placement, placed_by_variant(problem, HeftVariant.unperturbed(problem), feasible), key=problem.predict)

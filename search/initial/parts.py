@@ -29,7 +29,7 @@ def part_placements(problem: Problem) -> Iterator[Placement]:
         for u, part in enumerate(parts):
             if part is not None:
                 feasible[u] = np.arange(len(line)) == devices[u]
-        yield placed_by_variant(problem, HeftVariant.plain(problem), feasible)
+        yield placed_by_variant(problem, HeftVariant.unperturbed(problem), feasible)
 
 
 def _parts(problem: Problem) -> list[int | None]:

@@ -60,4 +60,4 @@ def _heft_on(problem: Problem, devices: int, factor: float) -> Placement:
     feasible[:, list(problem.fastest_first[devices:])] = False
     nowhere = ~feasible.any(axis=1)
     feasible[nowhere] = problem.limits.feasible[nowhere]
-    return placed_by_variant(problem, replace(HeftVariant.plain(problem), link=log(factor)), feasible)
+    return placed_by_variant(problem, replace(HeftVariant.unperturbed(problem), link=log(factor)), feasible)

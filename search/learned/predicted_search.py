@@ -144,7 +144,8 @@ class PredictedSearch:
         rounds = predictions // self.settings.heft_predictions
         if rounds < 1 or self._searcher.stop():
             return 0
-        found = breed(self.problem, HeftVariant.plain(self.problem), rounds=rounds, rng=rng, stop=self._searcher.stop)
+        first = HeftVariant.unperturbed(self.problem)
+        found = breed(self.problem, first, rounds=rounds, rng=rng, stop=self._searcher.stop)
         self._searcher.evaluations += rounds
         self.elites.add(np.array([p for _, p in found], np.int32), np.array([value for value, _ in found]))
         return rounds * self.settings.heft_predictions

@@ -34,8 +34,8 @@ class HeftVariant:
     link: float = 0.0  # on what links take
 
     @classmethod
-    def plain(cls, problem: Problem) -> HeftVariant:
-        """Unperturbed: HEFT itself."""
+    def unperturbed(cls, problem: Problem) -> HeftVariant:
+        """HEFT itself."""
         shape = problem.costs.shape
         return cls(np.zeros(shape[0]), np.zeros(shape))
 

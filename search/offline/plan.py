@@ -11,6 +11,7 @@ from placer.errors import PlacerError, short
 from placer.graph.held_memory import Lack
 from placer.graph.mapping import Mapping
 from placer.result import Measured, Result
+from search.defaults import DEFAULT_SEARCHER
 from search.exact.bounds import CLOSE, lower_bound
 from search.list_scheduling.heft import heft_placement
 from search.problem.memory_fit import packed, with_more_tensors
@@ -19,8 +20,6 @@ from search.problem.searcher import Deadline, Stop, never
 from search.session.refusals import NO_LINK, Refusals
 from search.session.registry import SEARCHERS
 from search.session.session import MOST_REFUSED, LackOf, SearchSession, nothing
-
-DEFAULT_SEARCHER = "hybrid"
 
 
 @dataclass(frozen=True)

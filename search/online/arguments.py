@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from placer.devices.logical import split
 from placer.devices.specs import SPECS, check_spec
 from placer.errors import BadInputError
-from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
+from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF, check_split, read_plan
 from placer.trace.python.kinds import has_base
 from placer.train.steps.modes import WHOLE
 from search.online.settings import OnlineSettings
@@ -31,10 +31,8 @@ def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | N
         raise BadInputError(f"devices is a {type(devices).__name__}; write {SPECS}.")
     check_spec(devices)
     split(devices)
-    if settings is not None and settings.split_batchnorm not in BATCH_NORM:
-        raise BadInputError(f"split_batchnorm is {settings.split_batchnorm!r}; give 'exact' or 'local'.")
-    if settings is not None and settings.is_local and settings.split == SPLIT_OFF:
-        raise BadInputError("split_batchnorm='local' divides nothing by itself; give split='auto', too, or a file.")
+    if settings is not None:
+        check_split(settings.split, settings.split_batchnorm, as_options=False)
     if settings is not None and settings.split not in (SPLIT_OFF, SPLIT_AUTO):
         try:
             read_plan(settings.split)

@@ -9,16 +9,16 @@ from typing import Any
 
 from placer.graph.mapping import Mapping
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
+from search.defaults import DEFAULT_SEARCHER
 from search.online.auto_step import AutoStep
-from search.online.replan.proposal import DEFAULT_SEARCHER
-from search.online.settings import OnlineSettings
+from search.online.settings import BUDGET, OnlineSettings
 
 
 def autoplace(
     step: Callable[..., Any],
     *,
     devices: str | None = None,
-    budget: int = 16,
+    budget: int = BUDGET,
     seed: int = 0,
     searcher: str = DEFAULT_SEARCHER,
     store: str | Path | None = None,

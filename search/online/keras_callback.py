@@ -17,9 +17,10 @@ from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
 from placer.trace.random_streams import repeating_draws
 from placer.trace.untouchable import untouchable_now
 from placer.train.steps.untouched import within_a_step
+from search.defaults import DEFAULT_SEARCHER
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
-from search.online.replan.proposal import DEFAULT_SEARCHER
+from search.online.settings import BUDGET
 
 
 class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
@@ -41,7 +42,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         self,
         *,
         devices: str | None = None,
-        budget: int = 16,
+        budget: int = BUDGET,
         seed: int = 0,
         searcher: str = DEFAULT_SEARCHER,
         store: str | Path | None = None,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from placer.graph.defaults import GROUPS
 from placer.splits.plan import LOCAL
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
-from search.online.replan.proposal import DEFAULT_SEARCHER, PlanSettings
+from search.defaults import BATCH, DEFAULT_SEARCHER
+from search.online.replan.proposal import PlanSettings
 from search.online.trials.trials import TrialSettings
 
+BUDGET = 16  # mappings measured at most before the search ends
 QUICK_GAIN = 0.05  # share of a step worth a move when the load changed: fewer steps tell less
 
 
@@ -16,11 +19,11 @@ QUICK_GAIN = 0.05  # share of a step worth a move when the load changed: fewer s
 class OnlineSettings:
     """How much to try, and when to move."""
 
-    budget: int = 16  # mappings measured at most before the search ends
+    budget: int = BUDGET  # mappings measured at most before the search ends
     seed: int = 0
     searcher: str = DEFAULT_SEARCHER
-    groups: int = 192  # that the planner coarsens the graph to
-    batch: int = 4  # mappings asked for at once
+    groups: int = GROUPS  # that the planner coarsens the graph to
+    at_once: int = BATCH  # mappings asked for at once
     repeats: int = 8  # counted steps of each mode in a race
     looks: int = 3  # counted steps of a mapping that is new
     hopeless: float = 2.0  # a step this many times as long as the incumbent's ends a look
@@ -47,19 +50,19 @@ class OnlineSettings:
 
     def planned(self, plan: int) -> PlanSettings:
         """For the planner of the graph that a plan of splits gives."""
-        return PlanSettings(self.groups, seed=self.seed, searcher=self.searcher, plan=plan)
+        return PlanSettings(groups=self.groups, seed=self.seed, searcher=self.searcher, plan=plan)
 
     @property
     def thorough(self) -> TrialSettings:
         """For the search."""
-        return TrialSettings(self.repeats, self.looks, self.hopeless, self.least_gain)
+        return TrialSettings(repeats=self.repeats, looks=self.looks, hopeless=self.hopeless, least_gain=self.least_gain)
 
     @property
     def final(self) -> TrialSettings:
         """For the last race, against what the result must not be slower than."""
-        return TrialSettings(self.repeats + self.repeats // 2, self.looks, self.hopeless, self.least_gain, 1.5)
+        return replace(self.thorough, repeats=self.repeats + self.repeats // 2, sigmas=1.5)
 
     @property
     def quick(self) -> TrialSettings:
         """For an adaptation."""
-        return TrialSettings(self.quick_repeats, self.looks, self.hopeless, QUICK_GAIN, 2.0)
+        return replace(self.thorough, repeats=self.quick_repeats, least_gain=QUICK_GAIN, sigmas=2.0)

@@ -19,6 +19,7 @@ from search.problem.alike import alike_devices
 from surrogate.costs.cost_matrix import Costs, cost_matrix, mean_cost_s
 from surrogate.simulate.max_load import MaxLoad
 from surrogate.simulate.priority import upward_rank
+from surrogate.simulate.schedules import RANK
 from surrogate.simulate.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Problem:
     graph: OpGraph
     topology: Topology
     objective: str = "makespan"  # one of OBJECTIVES
-    schedule: str = "rank"
+    schedule: str = RANK
     headroom: float = 0.0  # the share of each device's memory that must stay free
     cost_s: Costs | None = None  # [ops, devices] seconds in place of the graph's own costs
     base_s: float = 0.0  # seconds of a step beside its makespan

@@ -20,8 +20,8 @@ from search.problem.memory_fit import with_tensors
 from search.problem.problem import Placement, Problem
 from surrogate.calibrate.calibration import Predictor, launches
 from surrogate.costs.cost_matrix import cost_matrix, with_cost_matrix
-from surrogate.simulate.priority import FIFO, RANK
 from surrogate.simulate.run_order import run_order
+from surrogate.simulate.schedules import FIFO, RANK
 from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 
@@ -30,8 +30,8 @@ from surrogate.simulate.timeline import Timeline
 class Prediction:
     """Predicts placed steps of one captured step: op by op for reports, group by group for searchers.
 
-    topology: as its links were measured. fine: the predictor of the ops; placed steps run their ops in the order in
-    which its simulator does, except that with FIFO TensorFlow's executor decides. headroom: as in Problem.
+    topology: as its links were measured. predictor: of the ops; placed steps run their ops in the order in which
+    its simulator does, except that with FIFO TensorFlow's executor decides. headroom: as in Problem.
 
     Methods take four forms of a mapping, and parameters are named for them: `placement` is a device per unit of
     `problem`, `mapping` a Mapping of the groups, `fine` a Mapping of the ops, `op_devices` a device per op.
@@ -39,7 +39,7 @@ class Prediction:
 
     groups: Groups
     topology: Topology
-    fine: Predictor
+    predictor: Predictor
     headroom: float
     ran_out: tuple[
         tuple[str, float], ...
@@ -54,7 +54,7 @@ class Prediction:
     @property
     def schedule(self) -> str:
         """What decides the order of ops on a device."""
-        return self.fine.profiled.schedule
+        return self.predictor.profiled.schedule
 
     def calibrated(self, measured: Sequence[tuple[Mapping, Result]]) -> Prediction:
         """Corrected by what was measured: each mapping, and what it came to."""
@@ -74,18 +74,18 @@ class Prediction:
         known = [(op_devices, result) for op_devices, result in measured if isinstance(result, Measured)]
         if not known:
             return self
-        fine = self.fine.calibrated(
+        predictor = self.predictor.calibrated(
             [op_devices for op_devices, _ in known],
             [result.step_s for _, result in known],
             [standard_error(result) for _, result in known],
         )
-        return replace(self, fine=fine)
+        return replace(self, predictor=predictor)
 
     @cached_property
     def problem(self) -> Problem:
         """The groups to place, with the costs as they are calibrated by now."""
-        calibration = self.fine.calibration
-        kernels = np.array([self.fine.launches[list(members)].sum() for members in self.groups.members])
+        calibration = self.predictor.calibration
+        kernels = np.array([self.predictor.launches[list(members)].sum() for members in self.groups.members])
         costs = calibration.costs(cost_matrix(self.groups.graph, self.topology), kernels)
         graph = with_cost_matrix(self.groups.graph, self.topology, costs)
         topology = calibration.topology(self.topology)
@@ -101,7 +101,7 @@ class Prediction:
 
     def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
         """Predicted seconds of steps op by op. rows: [placements, units of `problem`]."""
-        return self.fine.step_s(rows[:, self._unit_of])
+        return self.predictor.step_s(rows[:, self._unit_of])
 
     @cached_property
     def _unit_of(self) -> NDArray[np.int32]:
@@ -129,7 +129,7 @@ class Prediction:
 
     def step_s_of(self, op_devices: tuple[int, ...]) -> float:
         """The same with ops on these devices."""
-        return float(self.fine.step_s([op_devices])[0])
+        return float(self.predictor.step_s([op_devices])[0])
 
     def lack(self, mapping: Mapping) -> Lack | None:
         """The device that cannot hold all its variables and tensors at once, as simulated; None where all can."""
@@ -137,7 +137,7 @@ class Prediction:
 
     def lack_of(self, op_devices: tuple[int, ...]) -> Lack | None:
         """The same with ops on these devices."""
-        return None if self._is_roomy else self._worst(self.fine.simulator.timeline(op_devices).memory_peak_bytes)
+        return None if self._is_roomy else self._worst(self.predictor.simulator.timeline(op_devices).memory_peak_bytes)
 
     def peaks(self, fine: Mapping) -> Sequence[float]:
         """The most bytes that each device holds at once."""
@@ -189,7 +189,7 @@ class Prediction:
 
     def timeline(self, fine: Mapping) -> Timeline:
         """The simulated step."""
-        return self.fine.simulator.timeline(fine.devices)
+        return self.predictor.simulator.timeline(fine.devices)
 
     def order(self, fine: Mapping) -> list[str]:
         """The run order; empty where TensorFlow's executor decides."""
@@ -199,11 +199,11 @@ class Prediction:
         """The same with ops on these devices."""
         if self.schedule == FIFO or len(set(op_devices)) == 1:
             return []
-        return run_order(self.fine.simulator.timeline(op_devices))
+        return run_order(self.predictor.simulator.timeline(op_devices))
 
     def bound_s(self) -> float:
         """Seconds that no mapping of the ops is predicted below; one that splits groups may beat a bound of groups."""
-        simulator, base_s = self.fine.simulator, self.fine.calibration.base_s
+        simulator, base_s = self.predictor.simulator, self.predictor.calibration.base_s
         graph, topology, costs = self.groups.fine, simulator.topology, simulator.costs
         return lower_bound(Problem(graph, topology, schedule=self.schedule, cost_s=costs, base_s=base_s))
 

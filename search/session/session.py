@@ -13,7 +13,6 @@ from search.problem.searcher import SearchExhausted, Stop, never
 from search.session.refusals import Refusals
 from search.session.registry import make_searcher
 
-BATCH = 4  # mappings that are asked for, and measured, together
 MOST_REFUSED = 24  # mappings in a row that lack memory, after which no more are asked for
 LackOf = Callable[[Mapping], Lack | None]
 """What memory a mapping lacks as simulated, tensors included; None where it suffices."""

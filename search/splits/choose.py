@@ -18,6 +18,7 @@ from placer.splits.plan import PlanError, SplitPlan
 from placer.splits.step import SplitStep, split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import Captured
+from search.defaults import DEFAULT_SEARCHER
 from search.session.prediction import Prediction
 from search.session.session import SearchSession
 from search.splits.candidates import ranked
@@ -25,7 +26,6 @@ from search.splits.estimate import estimated, unfused
 from search.splits.pipeline import pipelines
 from search.splits.propagate import Rates
 
-SEARCHER = "hybrid"
 # Policies' plans for which mappings are sought, the cheapest first. Of five networks the best plan was the first for
 # three, the second for a wide MLP, the third for ResNet-50.
 JUDGED = 3
@@ -126,7 +126,7 @@ class Judge:
         """Infinity where no mapping that is asked fits into the devices' memory, nor a single device."""
         problem = prediction.problem
         try:
-            asked = SearchSession(SEARCHER, problem, seed=self.seed).ask(ASKED)
+            asked = SearchSession(DEFAULT_SEARCHER, problem, seed=self.seed).ask(ASKED)
         except BadInputError:  # not even the variables fit
             return inf
         asked += [problem.mapping(placement) for placement in problem.singles()]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.errors import BadInputError, listed, short
+from placer.errors import BadInputError, first_twice, listed, short
 from placer.files import LARGEST_FILE_BYTES
 
 Floats = NDArray[np.float64]
@@ -137,8 +137,8 @@ def _csv(path: Path) -> Generator[Row, None, None]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = csv.reader(file)
             header = [name.strip() for name in next(lines, [])]
-            if len(set(header)) != len(header):
-                twice = next(name for name in header if header.count(name) > 1)
+            twice = first_twice(header)
+            if twice is not None:
                 raise BadInputError(f"{path}: two columns are called {short(twice)}; rename one.")
             yield header
             for i, row in enumerate(filter(None, lines), 1):

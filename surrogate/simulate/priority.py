@@ -11,21 +11,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from placer.errors import BadInputError, short
 from placer.graph.held_memory import own_bytes
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs, mean_cost_s
 
-RANK, DONF, FIFO = "rank", "donf", "fifo"
-SCHEDULES = (RANK, DONF, FIFO)
 SMALL_BYTES = 1 << 16  # what may be made early without a thought for memory, such as a learning rate
-
-
-def check_schedule(name: str) -> None:
-    """Raises BadInputError for what is none of SCHEDULES."""
-    if name not in SCHEDULES:
-        raise BadInputError(f"the schedule {short(name)} is none of {', '.join(SCHEDULES)}.")
 
 
 def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]:

@@ -23,11 +23,7 @@ from surrogate.costs.cost_matrix import Costs, cost_matrix
 from surrogate.parallel import Floats, Rows, by_row
 from surrogate.simulate.kernels.arrays import Needs, Tables, needs_of, tables_of
 from surrogate.simulate.priority import (
-    DONF,
-    FIFO,
-    RANK,
     by_earliest_start,
-    check_schedule,
     freeing,
     positions,
     topological,
@@ -36,6 +32,7 @@ from surrogate.simulate.priority import (
     weighted_out_degree,
 )
 from surrogate.simulate.reference import Model
+from surrogate.simulate.schedules import DONF, FIFO, RANK, check_schedule
 from surrogate.simulate.timeline import Timeline
 
 if TYPE_CHECKING:

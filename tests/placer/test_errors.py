@@ -2,7 +2,7 @@
 
 import pytest
 
-from placer.errors import PlacerError, tried, try_each
+from placer.errors import PlacerError, first_twice, tried, try_each
 
 
 def fails(error):
@@ -30,3 +30,8 @@ def test_a_fault_in_the_program_keeps_its_traceback(capsys):
     with pytest.raises(ZeroDivisionError):
         try_each(fails(ZeroDivisionError()), fails(PlacerError("told")))
     assert capsys.readouterr().err == "placer: told\n"
+
+
+def test_the_first_that_repeats_is_found():
+    assert first_twice(["a", "b", "b", "a"]) == "b" and first_twice([0, 1, 0]) == 0
+    assert first_twice(["a", "b"]) is None and first_twice([]) is None

@@ -7,7 +7,7 @@ from experiments.benches.campaign import speed, warm_start
 from experiments.benches.campaign.kills import MEASUREMENTS, OPS, SEARCHERS, SEEDS
 from experiments.benches.campaign.networks import ALIKE, FIRST
 from experiments.report.text import markdown_table
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 
 RAY_WANTED = 1.7
 

@@ -8,7 +8,7 @@ from statistics import mean, median
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.jobs.search.finding import Finding, Row, fastest
+from experiments.jobs.search.finding import Finding, Trial, fastest
 from placer.result import Failed, Measured
 
 DEFAULT = "default"
@@ -16,14 +16,14 @@ PUBLISHED = {"vgg16": 1.13, "alexnet": 1.18, "mnist_softmax": 3.33}
 """HTF-MPR (Albaqsami 2020) over TensorFlow's default, on other hardware and another TensorFlow."""
 
 
-def name_of(row: Row) -> str:
+def name_of(row: Trial) -> str:
     """The device's name where one has all that it can run, or the searcher that asked for the mapping."""
     mapping = row.mapping
     one = row.searcher == "single" or mapping.is_single
     return mapping.topology.names[max(set(mapping.devices), key=mapping.devices.count)] if one else row.searcher
 
 
-def contestants(rows: Iterable[Row]) -> list[str]:
+def contestants(rows: Iterable[Trial]) -> list[str]:
     """The names of all that took part, in order."""
     return list(dict.fromkeys(name_of(row) for row in rows))
 
@@ -74,7 +74,7 @@ def with_ratio(rows: Mapping[str, Facts]) -> dict[str, Facts]:
     return {name: row for name, row in rows.items() if row.get("ratio_to_tf_default")}
 
 
-def unseen(rows: Iterable[Row]) -> list[tuple[float, float]]:
+def unseen(rows: Iterable[Trial]) -> list[tuple[float, float]]:
     """(predicted when asked for, measured) seconds of every mapping but the single devices, which calibrate, and those
     that were dropped after their first step, which includes setting up.
     """

@@ -32,7 +32,9 @@ from placer.devices.logical import gpu_names, split
 from placer.devices.opening import open_devices
 from placer.errors import one_line
 from placer.execute.outputs import values
+from placer.graph.defaults import HEADROOM
 from placer.graph.mapping import Mapping
+from placer.measure.settings import RunnerSettings
 from placer.result import summary
 
 SEARCH_SHARE, FINAL_SHARE = 0.55, 0.2  # of a task's seconds: when the search stops asking; what the last contest takes
@@ -129,15 +131,15 @@ class GpuStudy:
             measurements=wanted.measurements + len(self.devices.topology),
             minutes=SEARCH_SHARE * wanted.seconds / 60,
             batch=wanted.batch,
-            headroom=0.1 if training is None else TIGHT_HEADROOM,
+            headroom=HEADROOM if training is None else TIGHT_HEADROOM,
             traced=TRACED,
             warm_up=TRACE_WARM_UP,
             finalists=FINALISTS,
             final_s=FINAL_SHARE * wanted.seconds,
         )
         devices = limited(self.devices, wanted.limit_bytes)
-        with Job.opened(settings, bar(quiet=False), devices=devices, training=training) as job:
-            job.runner.settings = replace(job.runner.settings, drop_at_once=HOPELESS)
+        runner = RunnerSettings(drop_at_once=HOPELESS)
+        with Job.opened(settings, bar(quiet=False), devices=devices, training=training, runner=runner) as job:
             yield job
 
 
@@ -174,7 +176,7 @@ def _searched(job: Job) -> Finding:
 
 
 def _facts(job: Job, finding: Finding) -> Facts:
-    costs, devices = job.prediction.fine.simulator.costs, list(finding.mapping.devices)
+    costs, devices = job.prediction.predictor.simulator.costs, list(finding.mapping.devices)
     cost_s = costs[range(len(devices)), devices]
     seconds_on = np.bincount(devices, cost_s, len(job.topology))
     return {**found_facts(finding, [float(s) for s in seconds_on]), "stages_from_bytes": job.devices.stages_from}

@@ -18,7 +18,7 @@ from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.profile.operators.dataset import OperatorRow
 from placer.result import Failed
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 from search.session.prediction import Prediction
 from search.session.session import SearchSession
 from surrogate.operators.predicted_costs import OperatorTimes, PredictedCosts, predicted_costs
@@ -47,7 +47,7 @@ class Planned:
         return self.step_s((MEASURED_ON,) * len(self.mapping.graph))
 
     def step_s(self, devices: Sequence[int]) -> float:
-        return float(self.prediction.fine.step_s([devices])[0])
+        return float(self.prediction.predictor.step_s([devices])[0])
 
 
 def left_out(model: str, store: Path) -> Facts:
@@ -115,7 +115,7 @@ def _in_turn(job: Job, plans: Sequence[Planned]) -> list[Facts]:
     with ExitStack() as stack:
         steps = []
         for prediction, mapping in [(plans[0].prediction, single), *((p.prediction, p.mapping) for p in plans)]:
-            job.prediction = prediction
+            job.predict_by(prediction)
             ready = job.runner.ready(mapping)
             if isinstance(ready, Failed):
                 raise PlacerError(f"a mapping does not run: {ready.reason}, {ready.detail}")

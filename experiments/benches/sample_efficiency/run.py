@@ -11,7 +11,7 @@ from experiments.benches.comparisons import comparisons, terms
 from experiments.benches.intervals import of_mean
 from experiments.benches.takes import Takes
 from experiments.jobs.search.compare import MARKS
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 
 AT = MARKS
 AFTER_S = (10, 30, 60)  # seconds of a searcher's own asking and measuring

@@ -15,7 +15,7 @@ from experiments.benches.comparisons import MEASUREMENTS
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import facts_alone
 from experiments.jobs.search.compare import RACE
-from experiments.jobs.search.finding import Progress, Row, by_merit, fastest, step_s
+from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import side_by_side
@@ -23,7 +23,7 @@ from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
 from placer.result import Measured
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 from search.problem.problem import Placement, Problem
 
 SMALL = 2048  # spaces of up to this many placements are measured whole
@@ -142,21 +142,21 @@ def _sample(ranked: Sequence[Placement], rng: random.Random) -> list[Placement]:
     return [*ranked[:BEST], *rng.sample(ranked[BEST:], min(DRAWN, len(ranked) - BEST))]
 
 
-def _new(job: Job, chosen: Sequence[Placement], searched: Sequence[Row]) -> list[Mapping]:
+def _new(job: Job, chosen: Sequence[Placement], searched: Sequence[Trial]) -> list[Mapping]:
     """Those that the search did not measure, also not with equal devices renamed."""
     known = {canonical(job.problem, job.problem.placement(row.mapping)) for row in searched}
     return [job.problem.mapping(placement) for placement in chosen if placement not in known]
 
 
-def _measured(job: Job, mappings: Sequence[Mapping]) -> list[Row]:
+def _measured(job: Job, mappings: Sequence[Mapping]) -> list[Trial]:
     job.runner.settings = replace(job.runner.settings, repeats=REPEATS)
-    rows: list[Row] = []
+    rows: list[Trial] = []
     for first in range(0, len(mappings), RACE):
         rows += job.measure_all([("enumerated", mapping) for mapping in mappings[first : first + RACE]])
     return rows
 
 
-def _finalists(searched: Sequence[Row], extra: Sequence[Row]) -> list[Row]:
+def _finalists(searched: Sequence[Trial], extra: Sequence[Trial]) -> list[Trial]:
     """What a search compares at its end, the best single device and the best others; and the best of the enumerated.
 
     All by the rule of a search: what was stopped after a step or two may only have been lucky.
@@ -166,11 +166,11 @@ def _finalists(searched: Sequence[Row], extra: Sequence[Row]) -> list[Row]:
     return [*([single] if single else []), *others, *by_merit(extra)[:FINALISTS]]
 
 
-def _side_by_side(job: Job, rows: Sequence[Row]) -> list[Row]:
+def _side_by_side(job: Job, rows: Sequence[Trial]) -> list[Trial]:
     measured = side_by_side(job, [row.mapping for row in rows], FINAL_REPEATS).measured
     return [replace(row, result=measured[row.mapping]) for row in rows if row.mapping in measured]
 
 
-def _facts_of(row: Row, name: str) -> Facts:
+def _facts_of(row: Trial, name: str) -> Facts:
     assert isinstance(row.result, Measured)
     return {f"{name}_s": row.result.step_s, f"{name}_spread_s": row.result.spread_s, f"{name}_by": row.searcher}

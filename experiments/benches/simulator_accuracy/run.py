@@ -21,6 +21,7 @@ from experiments.benches.takes import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
+from placer.measure.settings import RunnerSettings
 from placer.result import Failed, Measured, standard_error
 from search.initial.baselines import random_placement
 from search.local.hill_climb import kicked
@@ -91,8 +92,9 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredNetwork:
     """Measure single devices, then mappings of every kind, as heuristics and searches ask for them, and random ones."""
-    with Job.opened(SearchSettings(model, f"workers:{workers}", seed=seed), Progress()) as job:
-        job.runner.settings = replace(job.runner.settings, repeats=REPEATS, hopeless=inf, give_up_after=REPEATS)
+    settings = SearchSettings(model, f"workers:{workers}", seed=seed)
+    runner = RunnerSettings(repeats=REPEATS, hopeless=inf, give_up_after=REPEATS)
+    with Job.opened(settings, Progress(), runner=runner) as job:
         job.measure_singles()
         singles = len(job.rows)
         for placement in _kinds(job, random.Random(seed)):
@@ -105,7 +107,7 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredN
         rows = [(job.groups.expand(row.mapping), row.result) for row in job.rows if isinstance(row.result, Measured)]
         return MeasuredNetwork(
             model=model,
-            profiled=Prediction.profiled(job.groups, job.topology, job.settings.headroom).fine,
+            profiled=Prediction.profiled(job.groups, job.topology, job.settings.headroom).predictor,
             placements=np.array([devices for devices, _ in rows], dtype=np.int32),
             step_s=np.array([result.step_s for _, result in rows]),
             spread_s=np.array([result.spread_s for _, result in rows]),

@@ -21,8 +21,8 @@ from experiments.benches.splitting.sameness import (
     untouched_training,
 )
 from experiments.jobs.search.ending import finish
-from experiments.jobs.search.finding import Finding, Progress, Row, fastest
-from experiments.jobs.search.job import Job
+from experiments.jobs.search.finding import Finding, Progress, Trial, fastest
+from experiments.jobs.search.job import Job, Workbench
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import prepared, stepped
 from experiments.jobs.search.splitting import divided_job, measure_by_turns
@@ -111,8 +111,7 @@ def _delivered(
     settings: SearchSettings, traced: Traced, devices: Devices, profiled: Prediction, stack: ExitStack
 ) -> Delivered:
     """What a search delivers, as `placer search` does it; its minutes begin now. stack: closes its steps."""
-    clock = time.perf_counter
-    job = Job(settings, traced, devices, profiled, Progress(), None, clock, clock())
+    job = Job(Workbench(settings=settings, devices=devices, begin_s=time.perf_counter()), traced, profiled)
     stack.callback(job.runner.close)
     job.measure_singles()
     jobs = [job, *filter(None, [stack.enter_context(divided_job(job))])]
@@ -168,7 +167,7 @@ def _limits(whole: Delivered, auto: Delivered) -> Facts:
     return facts
 
 
-def _best_of(job: Job) -> Row | None:
+def _best_of(job: Job) -> Trial | None:
     """The best of its races; None where nothing ran."""
     return job.ranked()[0] if fastest(job.rows) else None
 

@@ -11,7 +11,7 @@ from experiments.campaign.measured.profiled import Profiled, plain_calibration
 from experiments.campaign.measured.session import Known
 from experiments.campaign.open_case import Calibration, CaseError, OpenCase, Told
 from experiments.campaign.progress import Progress
-from experiments.campaign.rows import ERRORS, unplain
+from experiments.campaign.rows import ERRORS, from_plain
 from experiments.campaign.store import PROFILE, Store
 from experiments.jobs.search.settings import SearchSettings
 from placer.errors import BadInputError
@@ -42,7 +42,7 @@ class MeasuredCase(OpenCase):
             facts, profile = process.found, process.profile
         self._facts, self.profile = facts, profile
         try:
-            told = [(tuple(placement), unplain(data)) for placement, data in facts["told"]]
+            told = [(tuple(placement), from_plain(data)) for placement, data in facts["told"]]
         except ERRORS as error:
             raise BadInputError(
                 f"the store {store.path} has a row of cases that no campaign wrote ({case.key}: {error}); name another."

@@ -67,7 +67,7 @@ class Profiled:
         if calibration is None:
             return self.prediction
         given = msgspec.convert(calibration, Calibration)
-        return replace(self.prediction, fine=replace(self.prediction.fine, given=given))
+        return replace(self.prediction, predictor=replace(self.prediction.predictor, given=given))
 
     def recalibrated(self, told: list[tuple[Placement, Result]], calibration: dict[str, Any] | None) -> Prediction:
         """Corrected by all that was measured, starting from `calibration`."""
@@ -77,7 +77,7 @@ class Profiled:
 
 def plain_calibration(prediction: Prediction) -> dict[str, Any]:
     """A prediction's corrections as plain data."""
-    return msgspec.to_builtins(prediction.fine.calibration)  # type: ignore[no-any-return]
+    return msgspec.to_builtins(prediction.predictor.calibration)  # type: ignore[no-any-return]
 
 
 def _number(value: Any) -> Any:

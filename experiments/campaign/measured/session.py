@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments.campaign.measured.profiled import Profiled, plain_calibration
-from experiments.campaign.rows import plain
+from experiments.campaign.rows import to_plain
 from experiments.jobs.search.finding import Progress
-from experiments.jobs.search.job import Job
+from experiments.jobs.search.job import Job, Workbench
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import SideBySide, side_by_side
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
@@ -71,7 +71,7 @@ class Session:
         self.facts: dict[str, Any] = {
             "devices": list(names),
             "singles": [[name, result.step_s if isinstance(result, Measured) else None] for name, result in alone],
-            "told": [[list(placement), plain(result)] for placement, result in told],
+            "told": [[list(placement), to_plain(result)] for placement, result in told],
             "untouched_s": job.untouched.step_s,
             "bound_s": job.prediction.bound_s(),
             "calibration": plain_calibration(job.prediction),
@@ -95,7 +95,7 @@ class Session:
 
         Raises DeviceLostError where a device is lost.
         """
-        self.job.prediction = self.profiled.calibrated(calibration)
+        self.job.predict_by(self.profiled.calibrated(calibration))
         return self.job.runner.measure(self._fine(devices))
 
     def final(
@@ -104,7 +104,7 @@ class Session:
         """Two mappings of the groups, a device alone the second, and the untouched step where this process has the
         devices, side by side. The faster mapping is the `best`. Raises DeviceLostError where a device is lost.
         """
-        self.job.prediction = self.profiled.calibrated(calibration)
+        self.job.predict_by(self.profiled.calibrated(calibration))
         tried = [self._mapping(devices) for devices in (single, best) if devices is not None]
         found = side_by_side(self.job, tried, FINAL_REPEATS, untouched=True)
         if not found.measured:
@@ -141,7 +141,8 @@ def opened(settings: SearchSettings, known: Known | None, progress: Progress) ->
         else:
             _check_devices(settings.devices, devices, profiled)
         begin_s = time.perf_counter()
-        job = Job(settings, traced, devices, profiled.prediction, progress, None, time.perf_counter, begin_s)
+        workbench = Workbench(settings=settings, devices=devices, begin_s=begin_s, progress=progress)
+        job = Job(workbench, traced, profiled.prediction)
         with closing(job.runner):
             yield Session(job, profiled, known)
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field, replace
 
 from experiments.jobs.interrupt import SIGNALS, heard, interruptible
 from experiments.jobs.search.comparison import CompareSettings, Comparison, Standing
-from experiments.jobs.search.finding import Progress, Row, by_merit, fastest, step_s
+from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import side_by_side
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.result import Result
+from search.defaults import BATCH
 from search.session.prediction import Prediction
-from search.session.session import BATCH, SearchSession
+from search.session.session import SearchSession
 
 RACE = 6  # mappings stepped side by side at most; beside them is the anchor
 ROUNDS = 6  # a searcher asks its share in about this many rounds
@@ -59,9 +60,9 @@ class Entrant:
     name: str
     session: SearchSession
     prediction: Prediction  # calibrated by `known` if the searcher predicts
-    known: list[Row]  # the single devices and the searcher's own rows
+    known: list[Trial]  # the single devices and the searcher's own rows
     share: int  # measurements that it may have
-    rows: list[Row] = field(default_factory=list)  # what it asked
+    rows: list[Trial] = field(default_factory=list)  # what it asked
     asking_s: float = 0.0
     measuring_s: float = 0.0
     at_s: list[float] = field(default_factory=list)  # as Standing has it
@@ -83,7 +84,7 @@ class Entrant:
         self.asking_s += clock() - begin_s
         return list(zip(asked, predicted, strict=True))
 
-    def takes(self, row: Row, took_s: float) -> None:
+    def takes(self, row: Trial, took_s: float) -> None:
         """Take in the result of one of its mappings, and the seconds that measuring it took."""
         self.measuring_s += took_s
         self.at_s.append(self.asking_s + self.measuring_s)
@@ -144,7 +145,7 @@ class Contest:
         if not found.measured:
             raise PlacerError(f"no finalist of {job.settings.model} runs any more; run the comparison again.")
         asked_by = {row.mapping: row.searcher for row in reversed(job.rows)}
-        finalists = {m: Row(asked_by[m], m, result, job.prediction.step_s(m)) for m, result in found.measured.items()}
+        finalists = {m: Trial(asked_by[m], m, result, job.prediction.step_s(m)) for m, result in found.measured.items()}
         rows = list(finalists.values())
         return Comparison(
             model=job.settings.model,
@@ -183,7 +184,7 @@ class Contest:
             self._race(entrant, [mapping for mapping, _ in asked if mapping not in self.known], over)
             for mapping, predicted_s in asked:
                 if mapping in self.known:
-                    row = Row(entrant.name, mapping, self.known[mapping], predicted_s)
+                    row = Trial(entrant.name, mapping, self.known[mapping], predicted_s)
                     entrant.takes(row, self.took_s[mapping])
                     self._advance(row)
 
@@ -202,7 +203,7 @@ class Contest:
             for row in rows:
                 self.known[row.mapping], self.took_s[row.mapping] = row.result, each_s
 
-    def _advance(self, row: Row) -> None:
+    def _advance(self, row: Trial) -> None:
         """Report a mapping that counts to a second searcher; `measure_all` reported it for the first."""
         if row.mapping in self.counted:
             self.job.progress.row(row, fastest(self.job.rows))
@@ -226,13 +227,13 @@ class Contest:
         return [*chosen, *[row.mapping for row in ran if row.mapping not in chosen][:room]]
 
 
-def _fastest_timed(rows: Sequence[Row]) -> list[Row]:
+def _fastest_timed(rows: Sequence[Trial]) -> list[Trial]:
     """The fastest of those that were not stopped at once; none where all were."""
     timed = (row for row in rows if row.measured is not None and row.measured.repeats >= TIMED)
     return sorted(timed, key=step_s)[:1]
 
 
-def _standing(entrant: Entrant, finalists: dict[Mapping, Row]) -> Standing:
+def _standing(entrant: Entrant, finalists: dict[Mapping, Trial]) -> Standing:
     best = fastest(finalists[row.mapping] for row in entrant.rows if row.mapping in finalists)
     final = replace(best, searcher=entrant.name) if best is not None else None
     return Standing(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from experiments.jobs.search.finding import Row, by_merit, step_s
+from experiments.jobs.search.finding import Trial, by_merit, step_s
 from experiments.jobs.search.settings import SearchSettings
 from placer.errors import BadInputError
 from placer.graph.coarsen import Groups
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Topology
 from placer.result import Measured
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 from search.session.registry import SEARCHERS
 
 
@@ -52,14 +52,14 @@ class Standing:
     """How one searcher did."""
 
     searcher: str
-    rows: tuple[Row, ...]  # what it asked, in order, predicted when asked; what another had asked was measured once
+    rows: tuple[Trial, ...]  # what it asked, in order, predicted when asked; what another had asked was measured once
     asking_s: float
     # When it had each row's result, in seconds of its own asking and measuring: a mapping takes its share of its race,
     # also where another searcher asked it first. The profile and the single devices come before.
     at_s: tuple[float, ...]
     ended: str  # why it asked nothing more
     notes: tuple[str, ...]  # on the way it went
-    final: Row | None  # its fastest mapping of those that were measured side by side at the end
+    final: Trial | None  # its fastest mapping of those that were measured side by side at the end
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class Comparison:
     ops: int
     groups: Groups
     topology: Topology
-    measured: tuple[Row, ...]  # every mapping once, in the order of measuring, single devices first
+    measured: tuple[Trial, ...]  # every mapping once, in the order of measuring, single devices first
     standings: tuple[Standing, ...]
     longer: Standing | None  # of the longer search, where there was one
-    best: Row  # measured side by side at the end, as best_single was
-    best_single: Row | None
+    best: Trial  # measured side by side at the end, as best_single was
+    best_single: Trial | None
     side_by_side_s: dict[Mapping, float]  # seconds of all that were measured side by side at the end
     untouched: Measured  # the step as TensorFlow runs it in this process with all its cores
     tf_default_s: float | None  # the same, but only where this process has the topology's devices
@@ -85,7 +85,7 @@ class Comparison:
     unkept: str = ""  # why some of it is not in the store
 
     @property
-    def singles(self) -> tuple[Row, ...]:
+    def singles(self) -> tuple[Trial, ...]:
         """The single devices, from which all searchers start."""
         return tuple(row for row in self.measured if row.searcher == "single")
 
@@ -98,7 +98,7 @@ class Comparison:
         """
         ends = [step_s(row) for row in (standing.final, self.best_single) if row is not None]
         least_s = min(ends, default=self.best_known_s)
-        best, again = by_merit(self.singles)[:1], list[Row]()
+        best, again = by_merit(self.singles)[:1], list[Trial]()
         so_far = [self._figure_s(best, least_s)]
         for row in standing.rows:
             best = by_merit([*best, row])[:1]
@@ -118,7 +118,7 @@ class Comparison:
         """The fastest of all that were measured side by side at the end."""
         return min(self.side_by_side_s.values())
 
-    def _figure_s(self, best: list[Row], least_s: float) -> float:
+    def _figure_s(self, best: list[Trial], least_s: float) -> float:
         """The least of their times at the end, or else in their races, but then not below what the searcher delivers: a
         race is short, the luckiest of many looks too good, and it was beaten later.
         """

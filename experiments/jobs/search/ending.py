@@ -9,7 +9,7 @@ from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
-from experiments.jobs.search.finding import Finding, Pipelined, Row, by_merit, fastest, merit, step_s
+from experiments.jobs.search.finding import Finding, Pipelined, Trial, by_merit, fastest, merit, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import apart, prepared, stepped
 from placer.errors import PlacerError
@@ -32,7 +32,7 @@ class Finalist:
     """A mapping of a job's groups, and its result."""
 
     job: Job
-    row: Row
+    row: Trial
 
     @property
     def divided(self) -> bool:
@@ -54,7 +54,7 @@ class Final:
     switch_s: float | None = None
 
 
-def finish(jobs: Sequence[Job], interrupted: bool = False, beside: Sequence[Row] = ()) -> Finding:
+def finish(jobs: Sequence[Job], interrupted: bool = False, beside: Sequence[Trial] = ()) -> Finding:
     """Step the fastest mappings, the fastest single device, and the untouched step where it competes, side by side.
 
     jobs: of the whole step, and then that of the same step with ops divided if there is one; they share the
@@ -112,7 +112,7 @@ def _fastest(finalists: Sequence[Finalist]) -> Finalist:
     return min(finalists, key=lambda finalist: merit(finalist.row))
 
 
-def _finalists(job: Job, count: int, beside: Sequence[Row]) -> list[Row]:
+def _finalists(job: Job, count: int, beside: Sequence[Trial]) -> list[Trial]:
     """Of a whole step the fastest single device, the `count` best others, and `beside`; of a divided one the best."""
     ran = job.ranked()
     if job.traced.plan is not None:
@@ -122,7 +122,7 @@ def _finalists(job: Job, count: int, beside: Sequence[Row]) -> list[Row]:
     return [*finalists, *[row for row in beside if row not in finalists]]
 
 
-def _final(jobs: Sequence[Job], beside: Sequence[Row]) -> Final:
+def _final(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
     """Measure the finalists of all jobs again, in turn and with more repeats."""
     whole, ran = jobs[0], _that_ran(jobs)
     each = max(1, whole.settings.finalists // len(ran))
@@ -152,7 +152,7 @@ def _final(jobs: Sequence[Job], beside: Sequence[Row]) -> Final:
         return Final(tuple(finalists), untouched, switch_s)
 
 
-def _fit_together(ran: Sequence[Job], rows_of: Sequence[Sequence[Row]]) -> bool:
+def _fit_together(ran: Sequence[Job], rows_of: Sequence[Sequence[Trial]]) -> bool:
     """Whether the devices have memory for all finalists at once, beside what the runners keep, and for a switch."""
     if len(ran) > 1:
         return all(job.prediction.is_roomy_for(sum(map(len, rows_of)) + MOST_KEPT) for job in ran)
@@ -178,7 +178,7 @@ def _final_apart(finalists: Sequence[Finalist]) -> Final:
     return Final(tuple(ran), untouched)
 
 
-def _repeats(job: Job, rows: Sequence[Row]) -> int:
+def _repeats(job: Job, rows: Sequence[Trial]) -> int:
     """How often the finalists are stepped in turn."""
     if job.settings.final_s is None:
         return FINAL_REPEATS
@@ -238,7 +238,7 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
         before=_timeline(single) if single else None,
         after=_timeline(best),
-        order=tuple(job.order_of(job.fine(best.row.mapping))),
+        order=tuple(job.measured_order(job.fine(best.row.mapping))),
     )
 
 
@@ -274,7 +274,7 @@ def _beaten(final: Final, best: Finalist) -> list[str]:
     return [f"dividing ops gave {1e3 * divided_s:.1f} ms, so that they stay whole."]
 
 
-def _compared(finalist: Finalist, single_s: float) -> Row:
+def _compared(finalist: Finalist, single_s: float) -> Trial:
     """Its row with what is predicted for it now, and how much faster it is than the fastest single device."""
     row = finalist.row
     return replace(
@@ -291,6 +291,6 @@ def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
 
     job, mapping = best.job, best.job.fine(best.row.mapping)
     predicted = _timeline(best)
-    order = job.order_of(mapping)
+    order = job.measured_order(mapping)
     step = trace_steps(job.traced.for_sessions, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]
     return predicted, measured_timeline(job.captured.graph, job.topology, mapping.devices, step)

@@ -16,8 +16,8 @@ from surrogate.simulate.timeline import Timeline
 
 
 @dataclass(frozen=True)
-class Row:
-    """One measured mapping of the groups."""
+class Trial:
+    """One measured try of a mapping of the groups: a row of what is printed."""
 
     searcher: str
     mapping: Mapping
@@ -55,9 +55,9 @@ class Finding:
     topology: Topology
     problem: Problem
     groups: Groups
-    measured: tuple[Row, ...]  # during the search, in the order of measuring
-    best: Row
-    best_single: Row | None  # None where no single device can run it, or none that can was measured
+    measured: tuple[Trial, ...]  # during the search, in the order of measuring
+    best: Trial
+    best_single: Trial | None  # None where no single device can run it, or none that can was measured
     untouched: Measured  # the step as TensorFlow runs it in the coordinating process with all its cores
     tf_default_s: float | None  # the same, but only where that process has the topology's devices
     lower_bound_s: float
@@ -71,13 +71,13 @@ class Finding:
     before: Timeline | None = field(default=None, repr=False)  # the step on the best single device, as predicted
     after: Timeline | None = field(default=None, repr=False)  # the delivered one, as predicted
     order: tuple[str, ...] = ()  # ops of the delivered step that run in this order where they share a device
-    finalists: tuple[Row, ...] = ()
+    finalists: tuple[Trial, ...] = ()
     lost: str = ""  # what was lost before the end
     unkept: str = ""  # why some of it is not in the store
     raced: bool = False  # whether the figures are those of the races, because the end was lost or cut short
     tf_default: Measured | None = None  # measured with them
     plan: SplitPlan | None = None  # by which ops of the delivered step are divided; then `groups` are of its parts
-    whole: Row | None = None  # where they are: the fastest mapping of whole ops, measured with `best`
+    whole: Trial | None = None  # where they are: the fastest mapping of whole ops, measured with `best`
     notes: tuple[str, ...] = ()  # on the step, and on how ops were divided, delivered or not
     pipelined: Pipelined | None = None  # where micro-batches were tried, delivered or not
 
@@ -95,17 +95,17 @@ class Finding:
         return self.groups.expand_mapping(Mapping(self.groups.graph, self.topology, self.best.mapping.devices))
 
 
-def step_s(row: Row) -> float:
+def step_s(row: Trial) -> float:
     """Measured seconds of a step; infinity where it failed."""
     return row.measured.step_s if row.measured else inf
 
 
-def fastest(rows: Iterable[Row]) -> Row | None:
+def fastest(rows: Iterable[Trial]) -> Trial | None:
     """The fastest of the rows that ran, None where none did."""
     return min((row for row in rows if row.measured), key=step_s, default=None)
 
 
-def by_merit(rows: Iterable[Row]) -> list[Row]:
+def by_merit(rows: Iterable[Trial]) -> list[Trial]:
     """The rows that ran: first those that took all their repeats, then those that were stopped early, by step time.
 
     The winner of a race was faster than the others side by side, while a median of three steps may be luck.
@@ -113,7 +113,7 @@ def by_merit(rows: Iterable[Row]) -> list[Row]:
     return sorted((row for row in rows if row.measured), key=merit)
 
 
-def merit(row: Row) -> tuple[bool, float]:
+def merit(row: Trial) -> tuple[bool, float]:
     """By which `by_merit` sorts, the best first."""
     return bool(row.measured and row.measured.stopped_early), step_s(row)
 
@@ -127,7 +127,7 @@ class Progress:
     def begin(self, total: int) -> None:
         """`total` mappings may be measured."""
 
-    def row(self, row: Row, best: Row | None) -> None:
+    def row(self, row: Trial, best: Trial | None) -> None:
         """One more mapping was measured; `best` is the fastest so far."""
 
     def end(self) -> None:

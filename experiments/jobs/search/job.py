@@ -5,65 +5,69 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING
 
 from experiments import zoo
-from experiments.jobs.search.finding import Progress, Row, by_merit, fastest
+from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest
 from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import Traced, profile_model, trace_model
 from placer.devices.host.suspends import Suspends, duration
 from placer.errors import PlacerError
 from placer.figures import mib
 from placer.graph.mapping import Mapping
+from placer.measure.settings import RunnerSettings
 from placer.measure.store import Store
 from placer.result import Failed, Measured, Result
+from search.defaults import BATCH
 from search.initial.nearly_singles import nearly_singles
 from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 from search.session.refusals import Refusals, too_large
-from search.session.session import BATCH, SearchSession
+from search.session.session import SearchSession
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.devices.cluster import Devices
     from placer.measure.runner import Runner
 
 
+@dataclass(frozen=True, kw_only=True)
+class Workbench:
+    """What the jobs of one search have in common: what is searched, and with what it is measured."""
+
+    settings: SearchSettings
+    devices: Devices
+    begin_s: float  # when the search began, by `clock`
+    progress: Progress = field(default_factory=Progress)
+    store: Store | None = None
+    clock: Callable[[], float] = time.perf_counter
+    suspends: Suspends = field(default_factory=Suspends)  # looked at since the search began
+    runner: RunnerSettings = field(default_factory=RunnerSettings)  # how mappings are measured
+
+
 class Job:
     """Measures mappings of one profiled step, and corrects the predicted costs by them."""
 
-    def __init__(
-        self,
-        settings: SearchSettings,
-        traced: Traced,
-        devices: Devices,
-        profiled: Prediction,
-        progress: Progress,
-        store: Store | None,
-        clock: Callable[[], float],
-        begin_s: float,
-        beside: Job | None = None,
-        suspends: Suspends | None = None,
-    ) -> None:
-        """begin_s: when the job began, by `clock`. beside: an earlier job of the same step, with whose anchor mappings
-        are raced, and whose measurements count. suspends: looked at since the job began.
-        """
+    def __init__(self, workbench: Workbench, traced: Traced, profiled: Prediction, beside: Job | None = None) -> None:
+        """beside: an earlier job of the same step: mappings are raced with its anchor, and its measurements count."""
         from placer.measure.runner import Runner
 
-        self.settings, self.progress, self.store, self.clock, self.begin_s = settings, progress, store, clock, begin_s
-        self.traced, self.beside = traced, beside
+        self.workbench, self.traced, self.beside = workbench, traced, beside
+        self.settings, self.progress, self.devices = workbench.settings, workbench.progress, workbench.devices
+        self.store, self.clock, self.begin_s = workbench.store, workbench.clock, workbench.begin_s
         self.captured, self.inputs, self.untouched = traced.captured, traced.inputs, traced.untouched
-        self.devices, self.topology, self.groups = devices, profiled.topology, profiled.groups
+        self.topology, self.groups = profiled.topology, profiled.groups
         self.prediction = profiled  # by the latest calibration
         if beside is not None:
             self.prediction = profiled.warned(row.result for row in beside.rows)
         self.runner: Runner = Runner(
-            traced.captured, devices, traced.inputs, traced.references, foresight=self,
+            traced.captured, self.devices, traced.inputs, traced.references, workbench.runner, foresight=self,
             beside=None if beside is None else beside.runner,
         )  # fmt: skip
-        self.rows: list[Row] = []
+        self.rows: list[Trial] = []
         self.ended: list[str] = []
         self._refused = Refusals()  # not measured for lack of memory
         self._orders: dict[tuple[int, ...], Sequence[str]] = {}  # devices of the ops -> the order when they were set up
@@ -72,13 +76,12 @@ class Job:
             self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
         if self.runner.template.staged and beside is None:
             self.notes.append("Its batch goes to GPUs through pinned memory, which is faster here.")
-        if settings.operators is not None and profiled.groups.fine.source is not None and beside is None:
+        if self.settings.operators is not None and profiled.groups.fine.source is not None and beside is None:
             self.notes.append(profiled.groups.fine.source)
         self.unkept = ""  # why results are not in the store any more
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._anchor: str = "" if beside is None else beside._anchor  # which mapping that is, for the store
         self._calibrated_by = 0  # rows
-        self._suspends: Suspends = suspends or (Suspends() if beside is None else beside._suspends)
         self.note_suspends()
 
     @classmethod
@@ -91,11 +94,13 @@ class Job:
         clock: Callable[[], float] = time.perf_counter,
         devices: Devices | None = None,
         training: zoo.TrainingStep | None = None,
+        runner: RunnerSettings | None = None,
     ) -> Iterator[Job]:
         """A job whose devices are closed when the block ends.
 
         devices: open ones to use instead of those that the settings name; they stay open. training: a step to search
-        instead of the model that the settings name. Raises BadInputError and PlacerError as the stages do.
+        instead of the model that the settings name. runner: how mappings are measured, where not as usual. Raises
+        BadInputError and PlacerError as the stages do.
         """
         begin_s, suspends = clock(), Suspends()
         traced = trace_model(settings, progress, training)
@@ -114,7 +119,11 @@ class Job:
         )
         with own as used:
             profiled = profile_model(traced, used, settings, progress)
-            job = cls(settings, traced, used, profiled, progress, store, clock, begin_s, suspends=suspends)
+            workbench = Workbench(
+                settings=settings, devices=used, begin_s=begin_s, progress=progress, store=store, clock=clock,
+                suspends=suspends, runner=runner or RunnerSettings(),
+            )  # fmt: skip
+            job = cls(workbench, traced, profiled)
             with closing(job.runner):
                 try:
                     yield job
@@ -233,7 +242,7 @@ class Job:
         """As `Prediction.peaks`, by the latest calibration."""
         return self.prediction.peaks(mapping)
 
-    def order_of(self, mapping: Mapping) -> Sequence[str]:
+    def measured_order(self, mapping: Mapping) -> Sequence[str]:
         """The run order with which a mapping of the ops was set up last, and so measured; else that of now."""
         return self._orders.get(mapping.devices) or self.prediction.order(mapping)
 
@@ -242,11 +251,11 @@ class Job:
             self.ended.append(session.refusals)
             self._refused.add(session.refused.nearest)
 
-    def measure(self, searcher: str, mapping: Mapping) -> Row:
+    def measure(self, searcher: str, mapping: Mapping) -> Trial:
         """`measure_all` for one."""
         return self.measure_all([(searcher, mapping)])[0]
 
-    def measure_all(self, asked: Sequence[tuple[str, Mapping]]) -> list[Row]:
+    def measure_all(self, asked: Sequence[tuple[str, Mapping]]) -> list[Trial]:
         """Race mappings of the groups, each with the name of the searcher that asked it.
 
         A result in the store is used as it is, except that the anchor is measured anew in every session.
@@ -269,7 +278,7 @@ class Job:
                 self._keep(self.store, fine[i], result, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
             at_s = self.clock() - self.begin_s
-            rows.append(Row(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i], at_s=at_s))
+            rows.append(Trial(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i], at_s=at_s))
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows
@@ -292,7 +301,7 @@ class Job:
 
     def note_suspends(self) -> None:
         """Say it, and note it for the report, where this machine was suspended since the last look."""
-        asleep_s = self._suspends.passed_s()
+        asleep_s = self.workbench.suspends.passed_s()
         if asleep_s:
             said = f"this machine was suspended for {duration(asleep_s)}; the step that it fell into is not counted."
             self.progress.phase(said)
@@ -313,13 +322,17 @@ class Job:
         lack = self.prediction.lack(mapping)
         return None if lack is None else too_large(lack)
 
+    def predict_by(self, prediction: Prediction) -> None:
+        """Go by another prediction of the same step from now on."""
+        self.prediction = prediction
+
     def calibrate(self) -> None:
         """Correct the predicted costs by all that was measured so far."""
         if self._calibrated_by != len(self.rows):
             self.prediction = self.prediction.calibrated([(row.mapping, row.result) for row in self.rows])
             self._calibrated_by = len(self.rows)
 
-    def ranked(self) -> list[Row]:
+    def ranked(self) -> list[Trial]:
         """What ran, the best first. Raises PlacerError where nothing did."""
         ran = by_merit(self.rows)
         if not ran:

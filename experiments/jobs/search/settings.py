@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 
 from experiments.jobs.operator_store import OperatorStore
 from placer.errors import BadInputError, short
+from placer.graph.defaults import GROUPS, HEADROOM
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.pins import parse_pin
 from placer.splits.plan import LOCAL, SplitPlan
-from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, read_plan
+from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, check_split, read_plan
+from search.defaults import DEFAULT_SEARCHER
 from search.session.registry import searcher_type
-from surrogate.simulate.priority import RANK, check_schedule
+from surrogate.simulate.schedules import RANK, check_schedule
 
 BASELINES = ("expert", "heft", "donf", "random")
-DEFAULT_SEARCHERS = (*BASELINES, "hybrid")
+DEFAULT_SEARCHERS = (*BASELINES, DEFAULT_SEARCHER)
 SPLIT_PIPELINE = "pipeline:"
 BASELINE_SHARE = 0.25  # of the measurements left after the single devices
 
@@ -27,14 +29,15 @@ class SearchSettings:
 
     model: str  # as experiments.zoo.load takes it
     devices: str | None = None  # as placer.devices.opening.open_devices takes it
+    _: KW_ONLY
     include_local: bool = False  # whether the coordinating process computes, too
     searchers: tuple[str, ...] | None = None  # asked in this order; None = DEFAULT_SEARCHERS
     measurements: int = 24  # mappings that may be measured, single devices included
     minutes: float | None = None  # no searcher is asked after these; None = no limit
     seed: int = 0  # of the weights, the example inputs and the searchers
     batch: int | None = None  # examples per step; None = the network's own
-    groups: int = 192  # the search moves at most about this many groups
-    headroom: float = 0.1  # share of each device's memory that stays free
+    groups: int = GROUPS  # the search moves at most about this many groups
+    headroom: float = HEADROOM  # share of each device's memory that stays free
     pins: tuple[str, ...] = ()  # each 'PATTERN=DEVICE', see placer/graph/pins.py
     traced: int = 5  # steps traced on each device to profile it
     warm_up: int = 3  # untraced steps on each device before these
@@ -59,10 +62,7 @@ class SearchSettings:
             raise BadInputError(f"--groups is {self.groups}; give at least 2.")
         if self.minutes is not None and not self.minutes > 0:
             raise BadInputError(f"--minutes is {self.minutes}; give a number > 0.")
-        if self.split_batchnorm not in BATCH_NORM:
-            raise BadInputError(f"--split-batchnorm is {short(self.split_batchnorm)}; give exact or local.")
-        if self.is_local and self.split == SPLIT_OFF:
-            raise BadInputError("--split-batchnorm local divides nothing by itself; give --split auto, too, or a file.")
+        check_split(self.split, self.split_batchnorm, as_options=True)
         _ = self.plan, self.micro_batches, self.operator_store
 
     @property

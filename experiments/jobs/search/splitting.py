@@ -90,7 +90,8 @@ def _divided(job: Job, over: Stop) -> Job | None:
     job.progress.phase(f"dividing {len(step.plan)} ops, which makes {len(step.captured.graph)} ({by})")
     traced = replace(job.traced, captured=step.captured, plan=step.plan, policy=policy)
     profiled = profile_model(traced, job.devices, job.settings, job.progress)
-    return Job(job.settings, traced, job.devices, profiled, job.progress, job.store, job.clock, job.begin_s, job)
+    workbench = replace(job.workbench, store=job.store)  # which is none where it could not be written any more
+    return Job(workbench, traced, profiled, beside=job)
 
 
 def _chosen(job: Job) -> tuple[str | None, SplitStep] | None:

@@ -51,7 +51,7 @@ class FirstSearch:
 
     def _round(self, planner: PlannerLike) -> Steps[str]:
         """Look at what is proposed and may pay, and race the best; returns why to end the search, "" to go on."""
-        proposals = yield from self.trials.meanwhile(planner.propose(min(self.settings.batch, self._left())))
+        proposals = yield from self.trials.meanwhile(planner.propose(min(self.settings.at_once, self._left())))
         if not proposals:
             return (yield from self.trials.meanwhile(planner.ended())) or "nothing else was proposed."
         before_s, spent_s = self.trials.bar_s, self.trials.lost_s

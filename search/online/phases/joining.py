@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from placer.errors import BadInputError
+from placer.graph.defaults import HEADROOM
 from placer.graph.held_memory import may_lack_memory
 from placer.train.steps.modes import UNTOUCHED
 from search.online.interfaces import LiveStepLike, Steps
-from search.online.replan.proposal import HEADROOM
 from search.online.trials.trials import Trials
 
 if TYPE_CHECKING:

@@ -58,15 +58,16 @@ class Load:
 
     def on(self, prediction: Prediction) -> Prediction:
         """What `prediction` predicts, as calibrated by now, under this load; calibrated further from there."""
-        problem, fine = prediction.problem, prediction.fine
+        problem, predictor = prediction.problem, prediction.predictor
         factors = dict(self.device)
         factor = np.array([factors.get(name, 1.0) for name in prediction.topology.names])
         topology = self.topology(problem.topology)
         graph = with_cost_matrix(problem.graph, topology, problem.costs * factor)
-        simulator = fine.simulator.revalued(fine.simulator.costs * factor, topology)
-        begun = Calibration((1.0,) * len(topology), base_s=fine.calibration.base_s, contention=topology.contention)
+        simulator = predictor.simulator.revalued(predictor.simulator.costs * factor, topology)
+        begun = Calibration((1.0,) * len(topology), base_s=predictor.calibration.base_s, contention=topology.contention)
         groups = replace(prediction.groups, graph=graph)
-        return replace(prediction, groups=groups, topology=topology, fine=Predictor(simulator, fine.launches, begun))
+        under_load = Predictor(simulator, predictor.launches, begun)
+        return replace(prediction, groups=groups, topology=topology, predictor=under_load)
 
     def _all(self) -> dict[tuple[str, ...], float]:
         return {(name,): factor for name, factor in self.device} | {(s, d): factor for s, d, factor in self.link}

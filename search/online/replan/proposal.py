@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placer.errors import PlacerError
+from placer.graph.defaults import GROUPS, HEADROOM
+from search.defaults import DEFAULT_SEARCHER
 
 OpDevices = tuple[int, ...]
 """The device of each op of the captured graph, by its index in the whole topology."""
-HEADROOM = 0.1
 LEAST_PREDICTED = 0.03  # least predicted gain for a look at a mapping, where steps go on under another
-DEFAULT_SEARCHER = "hybrid"  # as in search.offline.plan, which is slow to import
 
 
 class NoRoomError(PlacerError):
@@ -22,7 +22,7 @@ class NoRoomError(PlacerError):
 class PlanSettings:
     """How a planner searches."""
 
-    groups: int = 192  # the search moves at most about this many groups
+    groups: int = GROUPS  # the search moves at most about this many groups
     headroom: float = HEADROOM  # share of each device's memory that stays free
     seed: int = 0  # of the searcher
     searcher: str = DEFAULT_SEARCHER

@@ -169,10 +169,10 @@ class Replanner:
         view = _View(tuple(self.topology.index[name] for name in names), load, prediction, 0)
         if names == self.topology.names:
             return view
-        whole = self._viewed(self.topology.names, load).prediction.fine.calibration
+        whole = self._viewed(self.topology.names, load).prediction.predictor.calibration
         factors = tuple(whole.device_factor[d] for d in view.devices)
-        fine = replace(prediction.fine, given=replace(whole, device_factor=factors))
-        return replace(view, prediction=replace(prediction, fine=fine), knows=len(self._measured(view)))
+        predictor = replace(prediction.predictor, given=replace(whole, device_factor=factors))
+        return replace(view, prediction=replace(prediction, predictor=predictor), knows=len(self._measured(view)))
 
     def _measured(self, view: _View) -> list[tuple[OpDevices, Result]]:
         """What was told under the view's load of its own devices, by their indices there."""
@@ -248,7 +248,8 @@ class Replanner:
         """Without those that are far from the best of them, of what was measured and of the single devices."""
         known = [devices for devices, result in self._measured(view) if isinstance(result, Measured)]
         known += [view.prediction.op_devices(placement) for placement in view.problem.singles()]
-        predicted_s = [p.predicted_s for p in found] + (view.prediction.fine.step_s(known).tolist() if known else [])
+        known_s = view.prediction.predictor.step_s(known).tolist() if known else []
+        predicted_s = [*(p.predicted_s for p in found), *known_s]
         kept = [p for p in found if p.predicted_s <= FAR * min(predicted_s)]
         if len(kept) < len(found):
             self.ended = self.ended or f"what is left is predicted over {FAR:g} times slower than the best."

@@ -15,7 +15,7 @@ from experiments.benches.search_quality import enumerated
 from experiments.benches.search_quality import run as search_quality
 from experiments.benches.search_quality.enumerated import FINALISTS, _finalists, canonical, enumerate_job, placements
 from experiments.benches.search_quality.page import page_lines
-from experiments.jobs.search.finding import Progress, Row
+from experiments.jobs.search.finding import Progress, Trial
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
 from placer.errors import PlacerError
@@ -23,7 +23,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Measured
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 from search.problem.problem import Problem
 
 pytestmark = pytest.mark.slow
@@ -267,8 +267,8 @@ def test_an_enumerated_mapping_that_was_stopped_at_once_comes_after_all_that_wer
         graph = OpGraph("two", tuple(Op(name, cost_s={"cpu": 1e-3}) for name in "ab"), ())
         return Mapping(graph, Topology((Device("x", "cpu"), Device("y", "cpu"))), devices)
 
-    lucky = [Row("enumerated", mapping(1, 0), Measured(0.01, repeats=1, stopped_early=True))] * FINALISTS
-    won = Row("enumerated", mapping(0, 1), Measured(0.1, repeats=6))
-    single = Row("single", mapping(0, 0), Measured(0.2, repeats=6))
+    lucky = [Trial("enumerated", mapping(1, 0), Measured(0.01, repeats=1, stopped_early=True))] * FINALISTS
+    won = Trial("enumerated", mapping(0, 1), Measured(0.1, repeats=6))
+    single = Trial("single", mapping(0, 0), Measured(0.2, repeats=6))
     finalists = _finalists([single, won], [*lucky, won])
     assert finalists[:3] == [single, won, won] and len(finalists) == 2 + FINALISTS

@@ -34,7 +34,7 @@ from experiments.benches.gpu.page import headline, page_lines
 from experiments.benches.gpu.parts_page import overhead_line
 from experiments.benches.gpu.plot import draw, fill
 from experiments.benches.gpu.tasks import Budget, Task, hardware_of, tables_mib
-from experiments.jobs.search.finding import Row
+from experiments.jobs.search.finding import Trial
 from placer.devices.variables import variable_on
 from placer.errors import BadInputError
 from placer.graph.topology import Device, Topology
@@ -214,7 +214,7 @@ class TestTables:
 def row(searcher, devices, result, asked_s=None, stored=False):
     topology = Topology(tuple(Device(name, name.partition(":")[0]) for name in NAMES))
     mapping = SimpleNamespace(topology=topology, devices=devices, is_single=len(set(devices)) == 1)
-    return Row(searcher, mapping, result, 0.009, asked_s=asked_s, stored=stored)
+    return Trial(searcher, mapping, result, 0.009, asked_s=asked_s, stored=stored)
 
 
 def finding(default_s, hybrid_s=0.008, gpu_s=0.009):

@@ -12,10 +12,11 @@ from experiments.campaign.measured.process import FAILED, LOST, ProcessError
 from experiments.campaign.measured.profiled import Profiled, plain_calibration
 from experiments.campaign.measured.session import _check_model
 from experiments.campaign.open_case import InterruptedOpeningError
+from experiments.campaign.rows import to_plain
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
-from experiments.campaign.store import PROFILE, Store, Trial, Wanted, plain
+from experiments.campaign.store import PROFILE, Store, Trial, Wanted
 from experiments.report.campaign.page_record import campaign_record
 from experiments.report.campaign.terminal import untouched_lines
 from placer.errors import BadInputError, PlacerError
@@ -65,7 +66,7 @@ class Process:
         self.found = {
             "devices": list(TOPOLOGY.names),
             "singles": [[TOPOLOGY.names[place[0]], result.step_s] for place, result in told],
-            "told": [[list(place), plain(result)] for place, result in told],
+            "told": [[list(place), to_plain(result)] for place, result in told],
             "untouched_s": 0.5,
             "bound_s": 0.1,
             "calibration": plain_calibration(self.step.recalibrated(told, None)),

@@ -34,7 +34,7 @@ else:
     listen_watch.MACHINES = {}
 with start_workers(1) as workers:
     tasks = dict(enumerate(workers.addresses))
-    join, leave = lambda: joining.join_workers(tasks), lambda: joining.leave(workers.addresses, ends=False)
+    join, leave = lambda: joining.join_workers(tasks), lambda: joining.leave_if_there(workers.addresses, ends=False)
     for change in (join, leave, join, leave, join, join, leave):
         change()
         print(*ports())

@@ -35,7 +35,7 @@ def told(monkeypatch):
 
 
 def test_workers_that_live_on_are_told_to_give_memory_back_before_they_are_left(told):
-    joining.part()
+    joining.leave_living()
     assert told == ["g", "g", {}]
 
 
@@ -55,7 +55,7 @@ def test_a_worker_that_cannot_be_told_keeps_no_other_from_being_told_nor_any_fro
         tell(path, word)
 
     monkeypatch.setattr(tf.io, "write_file", write_file)
-    joining.part()
+    joining.leave_living()
     assert told == ["g", {}]
 
 

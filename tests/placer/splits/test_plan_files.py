@@ -12,7 +12,7 @@ import pytest
 from placer.errors import BadInputError
 from placer.graph.mapping_files import SPLIT_FORMAT
 from placer.splits.plan import Division, PlanError, SplitPlan
-from placer.splits.plan_files import read_plan, regions_of
+from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF, check_split, read_plan, regions_of
 
 PLAN = SplitPlan({"x": Division("batch", 4), "y": Division("rows", 4), "z": Division("batch", 4)}, in_flight=3)
 
@@ -52,3 +52,30 @@ def test_micro_batches_of_different_numbers_are_refused() -> None:
     assert SplitPlan(divisions).micro_batches is None
     with pytest.raises(PlanError, match=r"^ops are divided into 2 and into 4 micro-batches; give one number\.$"):
         _ = SplitPlan(divisions, in_flight=1).micro_batches
+
+
+@pytest.mark.parametrize(
+    ("split", "batchnorm", "as_options", "says"),
+    [
+        (SPLIT_AUTO, "sync", True, "--split-batchnorm is 'sync'; give exact or local."),
+        (SPLIT_AUTO, "sync", False, "split_batchnorm is 'sync'; give 'exact' or 'local'."),
+        (
+            SPLIT_OFF, "local", True,
+            "--split-batchnorm local divides nothing by itself; give --split auto, too, or a file.",
+        ),
+        (
+            SPLIT_OFF, "local", False,
+            "split_batchnorm='local' divides nothing by itself; give split='auto', too, or a file.",
+        ),
+    ],
+)  # fmt: skip
+def test_statistics_that_cannot_be_are_refused_in_the_words_in_which_they_were_given(
+    split: str, batchnorm: str, as_options: bool, says: str
+) -> None:
+    with pytest.raises(BadInputError, match=f"^{re.escape(says)}$"):
+        check_split(split, batchnorm, as_options=as_options)
+
+
+def test_statistics_of_each_part_go_with_a_plan() -> None:
+    check_split(SPLIT_AUTO, "local", as_options=True)
+    check_split(SPLIT_OFF, "exact", as_options=False)

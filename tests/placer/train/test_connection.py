@@ -60,7 +60,7 @@ def left_and_joined(monkeypatch):
     """A connection to a worker that is joined, and with it all that TensorFlow would do."""
     module, tasks = "placer.train.connection", {0: "host:1"}
     monkeypatch.setattr(f"{module}.refusal", lambda done: None)
-    monkeypatch.setattr(f"{module}.part", tasks.clear)
+    monkeypatch.setattr(f"{module}.leave_living", tasks.clear)
     monkeypatch.setattr(f"{module}.renew_all", lambda: None)
     connection = Connection("host:1", False)
     connection._whole = connection.devices = SimpleNamespace(
@@ -95,11 +95,11 @@ def test_devices_are_joined_anew_as_often_as_they_may_be_left(monkeypatch):
 def test_where_leaving_them_fails_devices_are_joined_all_the_same(monkeypatch):
     connection, tasks = left_and_joined(monkeypatch)
 
-    def part():
+    def leave_living():
         tasks.clear()
         raise tf.errors.UnavailableError(None, None, "worker:0 is gone")
 
-    monkeypatch.setattr("placer.train.connection.part", part)
+    monkeypatch.setattr("placer.train.connection.leave_living", leave_living)
     connection.join_anew()
     assert tasks and connection.generation == 1
 

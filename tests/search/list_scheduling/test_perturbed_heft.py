@@ -16,22 +16,22 @@ from search.problem.searcher import never
 @pytest.mark.parametrize("seed", range(6))
 def test_the_plain_view_gives_what_heft_gives(seed, build):
     problem = Problem(build.layered(seed, layers=7), build.machine("gpu", "gpu", "cpu", send_s=0.1, receive_s=0.1))
-    assert placed_by_variant(problem, HeftVariant.plain(problem)) == heft_placement(problem)
+    assert placed_by_variant(problem, HeftVariant.unperturbed(problem)) == heft_placement(problem)
 
 
 def test_breeding_never_loses_and_tells_what_it_predicts(build):
     problem = Problem(build.layered(4, layers=8), build.machine("gpu", "gpu", "cpu"))
     rng = np.random.default_rng(2)
-    found = breed(problem, HeftVariant.plain(problem), rounds=200, rng=rng, stop=never)
+    found = breed(problem, HeftVariant.unperturbed(problem), rounds=200, rng=rng, stop=never)
     values = [v for v, _ in found]
     assert values == sorted(values, reverse=True)
     assert values[-1] < values[0]
-    assert values[0] == problem.predict(placed_by_variant(problem, HeftVariant.plain(problem)))
+    assert values[0] == problem.predict(placed_by_variant(problem, HeftVariant.unperturbed(problem)))
     assert all(v == problem.predict(placement) for v, placement in found)
 
 
 def test_a_variant_fits_into_memory(tight):
-    variant = HeftVariant.plain(tight)
+    variant = HeftVariant.unperturbed(tight)
     rng = np.random.default_rng(0)
     for _ in range(20):
         variant = variant.child(0.5, rng)
@@ -44,7 +44,7 @@ def test_links_taken_for_dearer_are_crossed_less(build):
         count = 0
         for seed in range(8):
             problem = Problem(build.layered(seed), build.machine("gpu", "gpu", "gpu"))
-            placement = placed_by_variant(problem, replace(HeftVariant.plain(problem), link=np.log(factor)))
+            placement = placed_by_variant(problem, replace(HeftVariant.unperturbed(problem), link=np.log(factor)))
             units = problem.unit_of
             count += sum(placement[units[e.src]] != placement[units[e.dst]] for e in problem.graph.edges)
         return count

@@ -24,12 +24,13 @@ from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, Built, Placed, Wanted
 from placer.train.steps.placed_run import DRAINED
+from search.defaults import DEFAULT_SEARCHER
 from search.online.controller import Controller, OnlineSettings
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.journal import Journal
 from search.online.phases import split_search
 from search.online.phases.retry_later import MOST_REFUSED_SHARE
-from search.online.replan.proposal import DEFAULT_SEARCHER, NoRoomError, Proposal
+from search.online.replan.proposal import NoRoomError, Proposal
 from search.online.replan.replanner import Replanner
 from search.session.registry import SEARCHERS
 from surrogate.simulate.simulator import Simulator

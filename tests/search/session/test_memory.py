@@ -131,7 +131,7 @@ def test_variables_that_no_mapping_has_room_for_are_refused_before_costs_are_kno
 
 def test_a_device_that_ran_out_is_not_asked_for_as_much_again():
     found = prediction(None, None)
-    peak = found.fine.simulator.timeline((0,) * 8).memory_peak_bytes[0]
+    peak = found.predictor.simulator.timeline((0,) * 8).memory_peak_bytes[0]
     told = found.warned([Failed("memory", "ran out", "d0", peak), Failed("memory", "of whatever"), Failed("loss")])
     assert found.lack_of((0,) * 8) is None
     lack = told.lack_of((0,) * 8)

@@ -13,14 +13,14 @@ import pytest
 from experiments.jobs.interrupt import interruptible
 from experiments.jobs.search.compare import LONGER, MARKS, Contest, run_comparison
 from experiments.jobs.search.comparison import CompareSettings, Comparison, Standing
-from experiments.jobs.search.finding import Progress, Row, by_merit
+from experiments.jobs.search.finding import Progress, Trial, by_merit
 from experiments.jobs.search.settings import SearchSettings
 from experiments.report.plots.picture import check_picture
 from experiments.report.plots.regret import OURS, RegretCurve, RegretPanel, _styles, draw_regret
 from experiments.report.standings import comparison_facts, comparison_lines, show_comparison, write_comparison
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
-from search.offline.plan import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 
 SETTINGS = CompareSettings(
     SearchSettings("mnist_softmax", searchers=("random", "heft", DEFAULT_SEARCHER), measurements=6, groups=24),
@@ -186,10 +186,10 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
 
     def measure_all(asked):
         raced.extend(asked)
-        return [Row(name, m, Failed("memory") if m.devices == (1, 0) else Measured(1.0)) for name, m in asked]
+        return [Trial(name, m, Failed("memory") if m.devices == (1, 0) else Measured(1.0)) for name, m in asked]
 
     job = SimpleNamespace(
-        rows=[Row("single", mapping(0, 0), Measured(2.0))], prediction=SimpleNamespace(step_s=lambda mapping: 1.0),
+        rows=[Trial("single", mapping(0, 0), Measured(2.0))], prediction=SimpleNamespace(step_s=lambda mapping: 1.0),
         clock=lambda: 0.0, time_is_up=lambda: False, progress=Progress(), measure_all=measure_all,
         calibrate=lambda: None, session=Session, runner=SimpleNamespace(forget_incumbent=lambda: None),
     )  # fmt: skip
@@ -212,11 +212,11 @@ def compared(rows, again, single_s=1.0):
     """A comparison of one searcher. rows: [what each of its mappings came to in its race]; again: {row: seconds at the
     end}, where the single device takes single_s, as in its race.
     """
-    single = Row("single", Placed((0, 0)), Measured(single_s, repeats=12))
-    asked = tuple(Row("random", Placed((1, i)), result) for i, result in enumerate(rows))
+    single = Trial("single", Placed((0, 0)), Measured(single_s, repeats=12))
+    asked = tuple(Trial("random", Placed((1, i)), result) for i, result in enumerate(rows))
     at_end = {single.mapping: single_s, **{asked[i].mapping: step_s for i, step_s in again.items()}}
     own = [(step_s, mapping) for mapping, step_s in at_end.items() if mapping != single.mapping]
-    final = Row("random", min(own)[1], Measured(min(own)[0])) if own else None
+    final = Trial("random", min(own)[1], Measured(min(own)[0])) if own else None
     unknown = dict.fromkeys(field.name for field in fields(Comparison))
     known = {"measured": (single, *asked), "best_single": single, "side_by_side_s": at_end}
     return Comparison(**{**unknown, **known}), Standing("random", asked, 0.0, (), "", (), final)
@@ -248,7 +248,7 @@ def test_what_each_would_have_delivered_after_so_many_is_measured_at_the_end():
     class Mapped(Placed):
         is_single = False
 
-    rows = [Row("random", Mapped((0, i)), Measured(1.0 - 0.01 * i)) for i in range(21)]
+    rows = [Trial("random", Mapped((0, i)), Measured(1.0 - 0.01 * i)) for i in range(21)]
     rows[2] = replace(rows[2], result=LUCKY)
     job = SimpleNamespace(rows=rows, ranked=lambda: by_merit(rows), session=lambda name: None)
     contest = SimpleNamespace(job=job, entrants=[SimpleNamespace(rows=rows)], longer=[])
@@ -263,8 +263,8 @@ def test_a_mapping_that_lost_a_race_to_another_searchers_is_measured_at_the_end(
         is_single = False
 
     stopped = (Measured(0.7, repeats=3, stopped_early=True), Measured(0.1, repeats=1, stopped_early=True))
-    peer = [Row("random", Mapped((1, i)), result) for i, result in enumerate((*stopped, Measured(0.9, repeats=12)))]
-    ours = [Row("hybrid", Mapped((0, i)), Measured(0.5 + 0.01 * i, repeats=12)) for i in range(20)]
+    peer = [Trial("random", Mapped((1, i)), result) for i, result in enumerate((*stopped, Measured(0.9, repeats=12)))]
+    ours = [Trial("hybrid", Mapped((0, i)), Measured(0.5 + 0.01 * i, repeats=12)) for i in range(20)]
     rows = [*ours, *peer]
     job = SimpleNamespace(rows=rows, ranked=lambda: by_merit(rows))
     entrants = [SimpleNamespace(rows=ours), SimpleNamespace(rows=peer)]
@@ -288,7 +288,7 @@ def test_each_searchers_mappings_race_among_themselves_and_another_one_begins_ea
 
     def measure_all(asked):
         events.append([name for name, _ in asked])
-        return [Row(name, m, Measured(1.0)) for name, m in asked]
+        return [Trial(name, m, Measured(1.0)) for name, m in asked]
 
     job = SimpleNamespace(
         rows=[], prediction=SimpleNamespace(step_s=lambda mapping: 1.0), clock=lambda: 0.0,

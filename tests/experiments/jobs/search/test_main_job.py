@@ -108,6 +108,8 @@ def test_every_row_says_how_it_was_measured(found):
         assert row["repeats"] > 0
         assert row["ratio_to_best_single"] > 0
         assert row["predicted_s"] > 0
+        assert row["groups_per_device"] == row["ops_per_device"]  # the former name
+        assert sum(row["groups_per_device"].values()) == len(found.groups.graph)
 
 
 def test_files_go_back_into_the_tools(found, tmp_path):
@@ -262,8 +264,8 @@ def test_a_run_order_is_that_of_the_measurement_whatever_is_learnt_later():
     search._orders, search.prediction = {}, SimpleNamespace(order=lambda _: ("a", "b"))
     assert search.order(mapping) == ("a", "b")
     search.prediction = SimpleNamespace(order=lambda _: ("b", "a"))  # calibrated
-    assert search.order_of(mapping) == ("a", "b") and search.order_of(other) == ("b", "a")
-    assert search.order(mapping) == search.order_of(mapping) == ("b", "a")  # measured once more
+    assert search.measured_order(mapping) == ("a", "b") and search.measured_order(other) == ("b", "a")
+    assert search.order(mapping) == search.measured_order(mapping) == ("b", "a")  # measured once more
 
 
 @interrupts

@@ -84,6 +84,12 @@ def ends(two_cpus, watcher):
         yield SimpleNamespace(jobs=jobs, whole=whole, divided=divided)
 
 
+def test_whole_and_divided_jobs_share_all_they_work_with(ends):
+    whole, divided = ends.jobs
+    assert divided.beside is whole and divided.devices is whole.devices
+    assert divided.workbench.suspends is whole.workbench.suspends and divided.begin_s == whole.begin_s
+
+
 def test_whole_and_divided_mappings_share_the_measurements_and_one_bar(ends, watcher):
     for found in (ends.whole, ends.divided):
         assert len(counted(found.measured, divided=False)) == 5  # two single devices, and half of the other six
@@ -274,8 +280,8 @@ def test_plans_and_the_whole_step_are_judged_by_the_same_costs(ends, monkeypatch
     with divided_job(job) as divided:
         assert divided is None
     (profiled,) = asked
-    assert job.prediction.fine.calibration != profiled.fine.calibration
-    assert profiled.fine.calibration == Prediction.profiled(job.groups, job.topology, 0.1).fine.calibration
+    assert job.prediction.predictor.calibration != profiled.predictor.calibration
+    assert profiled.predictor.calibration == Prediction.profiled(job.groups, job.topology, 0.1).predictor.calibration
     assert any("as profiled: " in line for line in job.ended)
 
 

@@ -12,8 +12,8 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
+from search.defaults import DEFAULT_SEARCHER
 from search.list_scheduling.heft import heft_placement
-from search.offline.plan import DEFAULT_SEARCHER
 from search.online.replan.load import Load
 from search.online.replan.planner_server import BEGIN, CallServer
 from search.online.replan.proposal import NoRoomError, PlanSettings
@@ -199,7 +199,7 @@ def test_under_a_load_a_step_takes_its_factor_longer_on_that_device_alone(graph)
     """What was calibrated stays: only the base of a step, which no device computes, does not grow."""
     plan = trained(graph, machine(2))
     before = [plan.predict((d,) * len(graph)) for d in (0, 1)]
-    base_s = plan._view().prediction.fine.calibration.base_s
+    base_s = plan._view().prediction.predictor.calibration.base_s
     plan.slowed({"worker:1": 2.0}, {})
     after = [plan.predict((d,) * len(graph)) for d in (0, 1)]
     assert after[0] == pytest.approx(before[0])
