@@ -23,6 +23,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, write_mapping
 from placer.graph.memory_limits import MemoryLimits
 from placer.measure.store import Store
+from placer.phase_names import LEFT_ALONE, STARTING
 from placer.splits.plan_files import plans_in, regions_of
 from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
@@ -35,7 +36,6 @@ from search.online.giving_back import give_back, give_back_soon
 from search.online.journal import Journal
 from search.online.report.text import as_html, as_text
 
-LEFT_ALONE = "left alone"  # a phase
 STALE = -1  # no generation of devices
 BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
 
@@ -332,7 +332,7 @@ class AutoStep(Wrapped):
             raise
         else:
             self._live.mode = mode
-        if self._live.left_alone and self._controller.phase not in ("starting", LEFT_ALONE):
+        if self._live.left_alone and self._controller.phase not in (STARTING, LEFT_ALONE):
             self._leave_alone()
 
     def _after_another(self) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from placer import phase_names
 from placer.errors import PlacerError, listed
 from placer.figures import ms
 from placer.result import Failed, Measured
@@ -59,7 +60,7 @@ class Controller:
     ) -> None:
         self.live, self.journal, self.settings, self.clock = live, journal, settings, clock
         self.step = 0
-        self.phase = "starting"
+        self.phase = phase_names.STARTING
         self.planner: Planners | None = None
         self.topology: Topology | None = None
         self.trials = Trials(live, self._say, self._report, settings.beat_untouched, clock)
@@ -118,7 +119,7 @@ class Controller:
             yield from self._find()
             yield from self._keep()
         self._say_left_alone()
-        self._now("left alone")
+        self._now(phase_names.LEFT_ALONE)
         while True:
             yield self.mode
 
@@ -144,7 +145,7 @@ class Controller:
         self._is_going_over = True
         self._say("start", "nearly all steps are of another signature now: a mapping of that one is searched.")
         self._begin_anew()
-        self._now("starting")
+        self._now(phase_names.STARTING)
         yield from self._joining.until_whole()
         yield from self.script()
 
@@ -168,7 +169,7 @@ class Controller:
     def script_left_alone(self) -> Steps[None]:
         """After it showed in the training that the step must run untouched."""
         self._say_left_alone()
-        self._now("left alone")
+        self._now(phase_names.LEFT_ALONE)
         while True:
             yield UNTOUCHED
 
@@ -178,12 +179,12 @@ class Controller:
         yield UNTOUCHED
         while not self.live.is_ready:
             yield UNTOUCHED
-        self._now("capturing")
+        self._now(phase_names.CAPTURING)
         self.live.capture()
         self.live.session.prepare()
         yield from self._joining.until_whole()
         self.topology = self.live.join()
-        self._now("building")
+        self._now(phase_names.BUILDING)
         self._given = given = mapping()
         built = self.live.build(given.devices, given.order, given.name, given.plan)
         placed = built if isinstance(built, Failed) else self.live.settle(built)
@@ -246,7 +247,7 @@ class Controller:
             yield from divided.run(self.planner[divided.plan])
 
     def _profile(self, plan: int) -> Steps[OpGraph]:
-        self._now("profiling")
+        self._now(phase_names.PROFILING)
         work = self.live.background(self.live.profile if plan == WHOLE else lambda: self.live.profile(plan))
         if self.live.shares_cores:  # the training stands still: together both would take twice as long, and be wrong
             graph, self.topology = work.result()
@@ -258,7 +259,7 @@ class Controller:
         """Profile the step, divided by a plan of splits, and start its planner."""
         graph, topology = (yield from self._profile(plan)), self.topology
         assert topology is not None
-        self._now("planning")
+        self._now(phase_names.PLANNING)
         planner = self._make_planner(graph, topology, self.settings.planned(plan))
         if self.planner is None:
             self.planner = Planners(planner)
@@ -285,14 +286,14 @@ class Controller:
             if not self._rest.is_due:
                 yield from self._watch()
             self._end_planner()
-            self._now("steady")
+            self._now(phase_names.STEADY)
             yield from self._rest.run()
             self._begin_anew()
             yield from self._find()
 
     def _watch(self) -> Steps[None]:
         """Steady steps, until rest is due. Mappings are tried where the load changes."""
-        self._now("steady")
+        self._now(phase_names.STEADY)
         adaptation = None
         if (
             self.settings.adapt
@@ -343,7 +344,7 @@ class Controller:
     def _place_anew(self, there: Sequence[str]) -> Steps[None]:
         """Find a mapping for the devices that are there now; if all are, try the one of before."""
         assert self.planner is not None
-        self._now("searching")
+        self._now(phase_names.SEARCHING)
         yield from self._meanwhile(self.planner.only(there))
         whole = self._is_whole(there)
         before = self.trials.favourite

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
+from placer import phase_names
 from placer.figures import ms
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import PlannerLike, Steps
@@ -41,11 +42,11 @@ class FirstSearch:
         if planner is None:
             return
         if self.plan == WHOLE:
-            self._now("measuring single devices")
+            self._now(phase_names.MEASURING_SINGLES)
             singles = yield from self.trials.meanwhile(planner.singles())
             yield from self.trials.enter(singles, self.settings.thorough)
             self._each_s = self.trials.lost_s / max(1, len(singles))
-        self._now("searching")
+        self._now(phase_names.SEARCHING)
         while not self._why_ended:
             self._why_ended = yield from self._round(planner)
 
@@ -104,7 +105,7 @@ class FirstSearch:
         """
         if not isinstance(self.trials.mode, Placed) or not self.trials.latest_s:
             return
-        self._now("settling")
+        self._now(phase_names.SETTLING)
         compared_s = median(self.trials.latest_s)
         yield from self.trials.rest(SETTLING)
         if not 1 / DRIFTED < median(self.trials.latest_s) / compared_s < DRIFTED:

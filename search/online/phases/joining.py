@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from placer import phase_names
 from placer.errors import BadInputError
 from placer.graph.held_memory import may_lack_memory
 from placer.train.steps.modes import UNTOUCHED
@@ -46,9 +47,9 @@ class Joining:
             yield UNTOUCHED
         if self.live.left_alone:
             return False
-        self._now("capturing")
+        self._now(phase_names.CAPTURING)
         graph = yield from self.trials.background(self.live.capture)
-        self._now("starting devices")
+        self._now(phase_names.STARTING_DEVICES)
         yield from self.trials.background(self.live.session.prepare, ready)
         yield from self.until_whole()
         topology = self.live.join()

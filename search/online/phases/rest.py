@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from placer import phase_names
 from placer.errors import PlacerError, listed
 from placer.result import Measured
 from placer.train.steps.modes import UNTOUCHED, Placed
@@ -143,7 +144,7 @@ class Rest:
         """Join the devices, and compare a few steps of the mapping that was the nearest; returns whether it is near."""
         trials, live = self.trials, self.trials.live
         assert self.nearest is not None
-        self._now("looking again")
+        self._now(phase_names.LOOKING_AGAIN)
         lost_s, begin_s = trials.lost_s, self._clock()
         try:
             yield from trials.background(live.session.prepare)
@@ -159,7 +160,7 @@ class Rest:
             self._say("error", f"the devices were not joined again: {error}")
             joined_s = self._clock() - begin_s
         self._spent_s = max(FIRST_SPENT_S, joined_s + trials.lost_s - lost_s)
-        self._now("steady")
+        self._now(phase_names.STEADY)
         here_s, best = trials.step_s.get(UNTOUCHED), trials.fastest(trials.built)
         if best is None or here_s is None:
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from placer import phase_names
 from placer.errors import PlacerError
 from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF
 from placer.train.steps.modes import WHOLE
@@ -35,7 +36,7 @@ class SplitSearch:
         """Choose a plan in the background, once. One that does not fit the step is a line in the journal."""
         if self._is_judged:
             return
-        self._now("judging splits")
+        self._now(phase_names.JUDGING_SPLITS)
         live = self.trials.live
         try:
             work = live.background(lambda: chosen(live, self.settings, topology))
