@@ -36,7 +36,6 @@ from search.online.giving_back import give_back, give_back_soon
 from search.online.journal import Journal
 from search.online.report.text import as_html, as_text
 
-STALE = -1  # no generation of devices
 BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
 
 
@@ -87,7 +86,8 @@ class AutoStep(Wrapped):
         self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
         self._script: Steps[None] | None = self._first_script()
         self._live.mode = next(self._script)
-        self._generation = 0
+        self._generation: int | None = None  # of the devices that the script uses; None where it uses none
+        self._is_stale = False  # whether the script is to be replaced: a device was lost while it used it
         self._unseen = 0  # how many of the next calls the script need not be sent
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._session.losses)
@@ -302,14 +302,21 @@ class AutoStep(Wrapped):
                 self._before.append(step_s)
         self._tell_losses()
         is_new = self._session.generation not in (self._generation, controller.generation)
-        if self._generation == STALE or (self._generation and is_new and not self._live.is_resting):
+        is_left_behind = self._generation is not None and is_new and not self._live.is_resting
+        sent_s: float | None = step_s  # None starts a script
+        if self._is_stale or is_left_behind:
             self._script = controller.script_after_joining()
-            step_s = 0.0
+            sent_s = None
         elif was_asleep and self._live.failed is None:
             return  # the script is sent the seconds of the next call in this mode
-        self._generation = self._session.generation if self._live.is_joined and not self._live.is_resting else 0
-        self._choose(lambda script: self._next_mode(script, step_s))
-        self._unseen = controller.unseen(step_s) if step_s else 0
+        self._note_generation(self._live.is_joined and not self._live.is_resting)
+        self._choose(lambda script: self._next_mode(script, sent_s))
+        self._unseen = controller.unseen(sent_s) if sent_s else 0
+
+    def _note_generation(self, uses_devices: bool) -> None:
+        """Note which devices the script uses from now on, if any."""
+        self._generation = self._session.generation if uses_devices else None
+        self._is_stale = False
 
     def _choose(self, next_mode: Callable[[Steps[None]], Mode]) -> None:
         """Set the mode of the next call, chosen given the script, if there is one."""
@@ -350,14 +357,14 @@ class AutoStep(Wrapped):
         script.close()
         self._live.go_over(successor)
         self._before.clear()  # these were steps of the other one
-        self._generation = self._session.generation if self._live.is_joined else 0
+        self._note_generation(self._live.is_joined)
         self._script = self._controller.script_of_another()
         return next(self._script)
 
-    def _next_mode(self, script: Steps[None], step_s: float) -> Mode:
+    def _next_mode(self, script: Steps[None], sent_s: float | None) -> Mode:
         failed, self._live.failed = self._live.failed, None
         if failed is None:
-            return next(script) if step_s == 0.0 else script.send(step_s)
+            return next(script) if sent_s is None else script.send(sent_s)
         mode, why = failed
         self._controller.trials.drop(mode)
         sentence = f"a mapping of {mode.name} failed in its first step of the training, which was undone: {why}"
@@ -374,7 +381,7 @@ class AutoStep(Wrapped):
 
     def _look_anew(self) -> None:
         """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
-        self._session.suspected, self._generation = True, STALE
+        self._session.suspected = self._is_stale = True
         self._live.mode = self._controller.mode
 
     def _begin_again(self) -> None:
