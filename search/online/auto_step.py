@@ -178,7 +178,7 @@ class AutoStep(Wrapped):
     @property
     def phase(self) -> str:
         """What is going on now, in a word or two."""
-        return self._controller.phase
+        return self._controller.narrator.phase
 
     @property
     def step_s(self) -> float | None:
@@ -294,7 +294,7 @@ class AutoStep(Wrapped):
     def _after(self, step_s: float) -> None:
         """Let the script choose the mode of the next call. Whatever goes wrong in it, the training goes on."""
         controller = self._controller
-        controller.step = self.steps
+        controller.narrator.step = self.steps
         was_asleep = self._tells_suspend()
         if not was_asleep:
             self._journal.scalar(self.steps, "step_s", step_s)
@@ -339,12 +339,12 @@ class AutoStep(Wrapped):
             raise
         else:
             self._live.mode = mode
-        if self._live.left_alone and self._controller.phase not in (STARTING, LEFT_ALONE):
+        if self._live.left_alone and self._controller.narrator.phase not in (STARTING, LEFT_ALONE):
             self._leave_alone()
 
     def _after_another(self) -> None:
         """After a call of another signature than the main one, of which the script is sent nothing."""
-        self._controller.step = self.steps
+        self._controller.narrator.step = self.steps
         self._tell_losses()
         self._choose(self._gone_over)
 
@@ -375,7 +375,7 @@ class AutoStep(Wrapped):
         """It showed while the step was placed, or soon would be, that it must run untouched."""
         if self._script is not None:
             self._script.close()
-        self._controller.step = self.steps
+        self._controller.narrator.step = self.steps
         self._script = self._controller.script_left_alone()
         self._live.mode = next(self._script)
 
@@ -396,7 +396,7 @@ class AutoStep(Wrapped):
         self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
         warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
         self._script, self._live.mode = None, self._controller.mode
-        self._controller.phase = LEFT_ALONE
+        self._controller.narrator.now(LEFT_ALONE)
         if self._live.mode is UNTOUCHED:
             self._live.leave_alone(why)
 

@@ -10,6 +10,7 @@ from placer.errors import BadInputError
 from placer.graph.held_memory import may_lack_memory
 from placer.train.steps.modes import UNTOUCHED
 from search.online.interfaces import LiveStepLike, Steps
+from search.online.narrator import Narrator
 from search.online.replan.proposal import HEADROOM
 from search.online.trials.trials import Trials
 
@@ -25,14 +26,12 @@ class Joining:
         self,
         live: LiveStepLike,
         trials: Trials,
-        now: Callable[[str], None],
+        narrator: Narrator,
         look_for_lost: Callable[[], None],
         joined: Callable[[Topology], None],
     ) -> None:
-        """now: called with each phase. look_for_lost: called while a device is missing. joined: called with all
-        devices, once they are there.
-        """
-        self.live, self.trials, self._now = live, trials, now
+        """look_for_lost: called while a device is missing. joined: called with all devices, once they are there."""
+        self.live, self.trials, self._narrator = live, trials, narrator
         self._look_for_lost, self._joined = look_for_lost, joined
 
     def run(self) -> Steps[bool]:
@@ -47,9 +46,9 @@ class Joining:
             yield UNTOUCHED
         if self.live.left_alone:
             return False
-        self._now(phase_names.CAPTURING)
+        self._narrator.now(phase_names.CAPTURING)
         graph = yield from self.trials.background(self.live.capture)
-        self._now(phase_names.STARTING_DEVICES)
+        self._narrator.now(phase_names.STARTING_DEVICES)
         yield from self.trials.background(self.live.session.prepare, ready)
         yield from self.until_whole()
         topology = self.live.join()

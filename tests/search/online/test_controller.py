@@ -28,7 +28,7 @@ def test_when_the_planner_dies_training_goes_on_with_the_best_so_far():
         machine = Machine(untouched_s=0.19)
         machine.planner.dies_at_s = dies_at_s
         training = Training(machine).steps(400)
-        assert training.controller.phase == "steady"
+        assert training.controller.narrator.phase == "steady"
         tried = [machine.mapping_s(t.devices) for t in training.controller.tried if t.devices]
         assert training.true_s <= 1.02 * min([*tried, 0.19])
         assert "the planner's process ended" in training.said("error")[0]

@@ -34,7 +34,7 @@ def test_an_alarm_counts_steps_also_where_only_every_fifth_is_looked_at():
 
     def look():
         step_s = machine.run(machine.mode)
-        training.controller.step += 5
+        training.controller.narrator.step += 5
         machine.mode = training.script.send(step_s)
 
     for _ in range(100):

@@ -18,7 +18,7 @@ def test_when_devices_are_back_the_mapping_of_before_runs_again(left):
     before = training.mode.devices
     rejoined(training, left)
     training.steps(100)
-    assert training.controller.phase == "steady"
+    assert training.controller.narrator.phase == "steady"
     rejoined(training, TOPOLOGY.names)
     training.steps(60)
     assert training.mode.devices == before

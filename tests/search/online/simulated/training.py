@@ -41,13 +41,13 @@ class Training:
     def steps(self, count):
         for _ in range(count):
             step_s = self.machine.run(self.machine.mode)
-            self.controller.step = self.machine.step
+            self.controller.narrator.step = self.machine.step
             self.machine.mode = self.script.send(step_s)
         return self
 
     def until(self, phase, most=3000):
         """Steps until it is in that phase."""
-        while self.controller.phase != phase:
+        while self.controller.narrator.phase != phase:
             assert self.machine.step < most
             self.steps(1)
         return self
