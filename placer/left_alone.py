@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from placer.errors import BadInputError, PlacerError
+from placer.phase_names import LEFT_ALONE
 from placer.wrapped import Wrapped, unwrapped
 
 LOGGER = logging.getLogger("placer")
@@ -36,7 +37,7 @@ class LeftAlone(Wrapped):
     mapping = splits = step_s = speedup = best_single_s = untouched_s = None
     device_names: tuple[str, ...] = ()
     tried: tuple[Any, ...] = ()
-    phase = "left alone"
+    phase = LEFT_ALONE
 
     def __init__(self, step: Callable[..., Any], why: str) -> None:
         """why: one line."""

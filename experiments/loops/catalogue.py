@@ -8,12 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from placer.errors import BadInputError
+from placer.phase_names import LEFT_ALONE, STEADY
 
 if TYPE_CHECKING:
     from experiments.loops.run import Run
 
 SEED = 7  # of every loop, wrapped and alone
-SETTLED = ("steady", "left alone")  # phases of a wrapped step that no longer searches
+SETTLED = (STEADY, LEFT_ALONE)  # phases of a wrapped step that no longer searches
 
 
 @dataclass(frozen=True)

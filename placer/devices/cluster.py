@@ -75,6 +75,11 @@ class Devices:
         gpus = (device.name for device in self.topology.devices if device.kind == "gpu")
         return {name: self.tf_names[name] for name in gpus if name not in self.addresses}
 
+    @property
+    def name_of(self) -> dict[str, str]:
+        """The name of each device by TensorFlow's."""
+        return {tf_name: name for name, tf_name in self.tf_names.items()}
+
     def tf_name(self, device: int) -> str:
         """TensorFlow's name of topology device number `device`."""
         return self.tf_names[self.topology.names[device]]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.devices.cluster import Devices
 from placer.devices.workers.deadline import waiting
 
 PIECE_BYTES = 1 << 24  # whole tensors seldom need more in one piece than is free in pieces of this size
@@ -19,14 +20,15 @@ LEAST_BYTES = 1 << 20  # less is not worth a round trip
 _serial = itertools.count()
 
 
-def short_of_room(wanted_bytes: Mapping[str, float]) -> str | None:
-    """The first device that cannot give so many bytes now, by TensorFlow's name; None where all can.
+def short_of_room(devices: Devices, wanted_bytes: Mapping[str, float]) -> str | None:
+    """The first device that cannot give so many bytes now; None where all can. wanted_bytes: by device name.
 
-    Nothing is written, so that no memory is taken but in the allocator's books. Only workers are asked.
+    Nothing is written, so that no memory is taken but in the allocator's books. Only workers that are there are asked.
     """
-    for device, size in wanted_bytes.items():
-        if "/job:worker" in device and size >= LEAST_BYTES and not _gives(device, size):
-            return device
+    for name, size in wanted_bytes.items():
+        tf_name = devices.tf_names.get(name, "")
+        if "/job:worker" in tf_name and size >= LEAST_BYTES and not _gives(tf_name, size):
+            return name
     return None
 
 

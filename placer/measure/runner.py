@@ -225,21 +225,17 @@ class Runner:
     def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
         """`prepare`, with a failure as a value."""
         peaks = dict(zip(self.devices.topology.names, self.foresight.peaks(mapping), strict=False))
-        wanted = {self.devices.tf_names[name]: peak for name, peak in peaks.items()}
-        lacking = attempted(lambda: short_of_room(wanted))
+        lacking = attempted(lambda: short_of_room(self.devices, peaks))
         if isinstance(lacking, Failed):
             return lacking
         beside = [sum(held) for held in zip(*(kept.memory_bytes for kept in self.kept), strict=True)]
         at_once = {name: peak + (beside[d] if beside else 0) for d, (name, peak) in enumerate(peaks.items())}
         if lacking is not None:
-            name = self._named[lacking]
-            return no_room(name, at_once[name])
+            return no_room(lacking, at_once[lacking])
         placed: tuple[PlacedStep, float] | Failed = attempted(lambda: self.prepare(mapping))
-        return out_of_memory(placed, self._named, at_once) if isinstance(placed, Failed) and peaks else placed
-
-    @property
-    def _named(self) -> dict[str, str]:
-        return {tf_name: name for name, tf_name in self.devices.tf_names.items()}
+        if isinstance(placed, Failed) and peaks:
+            return out_of_memory(placed, self.devices.name_of, at_once)
+        return placed
 
     def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
         """(a placed step that was run and checked, seconds until its first step ended)."""

@@ -271,8 +271,7 @@ def watched_session(target: str, graph: tf.Graph, config: Any) -> Iterator[Any]:
 def _run(session: Any, fetches: list[str], runs: int, warm_up: int, devices: Devices) -> list[TracedStep]:
     for _ in range(warm_up):
         session.run(fetches)
-    names = {tf_name: name for name, tf_name in devices.tf_names.items()}
-    return [traced_step(run_traced(session, fetches).step_stats, names) for _ in range(runs)]
+    return [traced_step(run_traced(session, fetches).step_stats, devices.name_of) for _ in range(runs)]
 
 
 def run_traced(session: Any, fetches: Any, wall: Callable[[], float] = time.time) -> Any:

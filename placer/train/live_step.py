@@ -254,7 +254,7 @@ class LiveStep:
         template = self._builder.template(joined.main, plan)
         sparing = not has_room_for_trials(template.captured.graph, joined.topology)
         at_once: dict[str, float] = {}
-        names = self.session.present.tf_names
+        name_of = self.session.present.name_of
         if sparing:
             need = self._need_beside(template.captured.graph, joined.topology, wanted)
             if (lack := worst_lack(joined.topology, need)) is not None:
@@ -267,17 +267,15 @@ class LiveStep:
         )
         if isinstance(built, Failed) and built.reason == "device":
             self.session.suspected = True
-        named = {tf_name: name for name, tf_name in names.items()}
-        return out_of_memory(built, named, at_once) if isinstance(built, Failed) else built
+        return out_of_memory(built, name_of, at_once) if isinstance(built, Failed) else built
 
     def _short_of_room(self, graph: OpGraph, joined: JoinedStep, devices: Sequence[int]) -> str | None:
         """The device that says that it has no memory for a trial; None where all have, or one is lost."""
         joined.trial_run.forget_variables()
-        names = self.session.present.tf_names
-        peaks = zip(joined.topology.names, peaks_in_order(graph, devices, len(joined.topology)), strict=True)
-        wanted = {names[name]: (name, peak) for name, peak in peaks if name in names}
-        lacking = attempted(lambda: short_of_room({tf_name: peak for tf_name, (_, peak) in wanted.items()}))
-        return wanted[lacking][0] if isinstance(lacking, str) else None
+        present, peaks = self.session.present, peaks_in_order(graph, devices, len(joined.topology))
+        wanted = dict(zip(joined.topology.names, peaks, strict=True))
+        lacking = attempted(lambda: short_of_room(present, wanted))
+        return lacking if isinstance(lacking, str) else None
 
     def _need_beside(self, graph: OpGraph, topology: Topology, wanted: Wanted) -> list[float]:
         """The bytes that each device would hold in a trial, with the variables that are there and the step that runs

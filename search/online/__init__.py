@@ -2,5 +2,6 @@
 
 Read in this order: `autoplace` wraps a step and `auto_step` is what it returns (`keras_callback` in `fit`).
 `controller` is the script of a training, whose parts are in `phases` and whose measurements are in `trials`. `planners`
-propose mappings, `kept_results` stores what they came to; `journal` and `report` say what was done.
+propose mappings, `kept_results` stores what they came to; `narrator` notes decisions in the `journal`, and `report`
+shows them.
 """

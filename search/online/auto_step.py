@@ -23,6 +23,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, write_mapping
 from placer.graph.memory_limits import MemoryLimits
 from placer.measure.store import Store
+from placer.phase_names import LEFT_ALONE, STARTING
 from placer.splits.plan_files import plans_in, regions_of
 from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
@@ -35,8 +36,6 @@ from search.online.giving_back import give_back, give_back_soon
 from search.online.journal import Journal
 from search.online.report.text import as_html, as_text
 
-LEFT_ALONE = "left alone"  # a phase
-STALE = -1  # no generation of devices
 BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
 
 
@@ -87,7 +86,8 @@ class AutoStep(Wrapped):
         self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
         self._script: Steps[None] | None = self._first_script()
         self._live.mode = next(self._script)
-        self._generation = 0
+        self._generation: int | None = None  # of the devices that the script uses; None where it uses none
+        self._is_stale = False  # whether the script is to be replaced: a device was lost while it used it
         self._unseen = 0  # how many of the next calls the script need not be sent
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._session.losses)
@@ -178,7 +178,7 @@ class AutoStep(Wrapped):
     @property
     def phase(self) -> str:
         """What is going on now, in a word or two."""
-        return self._controller.phase
+        return self._controller.narrator.phase
 
     @property
     def step_s(self) -> float | None:
@@ -294,7 +294,7 @@ class AutoStep(Wrapped):
     def _after(self, step_s: float) -> None:
         """Let the script choose the mode of the next call. Whatever goes wrong in it, the training goes on."""
         controller = self._controller
-        controller.step = self.steps
+        controller.narrator.step = self.steps
         was_asleep = self._tells_suspend()
         if not was_asleep:
             self._journal.scalar(self.steps, "step_s", step_s)
@@ -302,14 +302,21 @@ class AutoStep(Wrapped):
                 self._before.append(step_s)
         self._tell_losses()
         is_new = self._session.generation not in (self._generation, controller.generation)
-        if self._generation == STALE or (self._generation and is_new and not self._live.is_resting):
+        is_left_behind = self._generation is not None and is_new and not self._live.is_resting
+        sent_s: float | None = step_s  # None starts a script
+        if self._is_stale or is_left_behind:
             self._script = controller.script_after_joining()
-            step_s = 0.0
+            sent_s = None
         elif was_asleep and self._live.failed is None:
             return  # the script is sent the seconds of the next call in this mode
-        self._generation = self._session.generation if self._live.is_joined and not self._live.is_resting else 0
-        self._choose(lambda script: self._next_mode(script, step_s))
-        self._unseen = controller.unseen(step_s) if step_s else 0
+        self._note_generation(self._live.is_joined and not self._live.is_resting)
+        self._choose(lambda script: self._next_mode(script, sent_s))
+        self._unseen = controller.unseen(sent_s) if sent_s else 0
+
+    def _note_generation(self, uses_devices: bool) -> None:
+        """Note which devices the script uses from now on, if any."""
+        self._generation = self._session.generation if uses_devices else None
+        self._is_stale = False
 
     def _choose(self, next_mode: Callable[[Steps[None]], Mode]) -> None:
         """Set the mode of the next call, chosen given the script, if there is one."""
@@ -332,12 +339,12 @@ class AutoStep(Wrapped):
             raise
         else:
             self._live.mode = mode
-        if self._live.left_alone and self._controller.phase not in ("starting", LEFT_ALONE):
+        if self._live.left_alone and self._controller.narrator.phase not in (STARTING, LEFT_ALONE):
             self._leave_alone()
 
     def _after_another(self) -> None:
         """After a call of another signature than the main one, of which the script is sent nothing."""
-        self._controller.step = self.steps
+        self._controller.narrator.step = self.steps
         self._tell_losses()
         self._choose(self._gone_over)
 
@@ -350,14 +357,14 @@ class AutoStep(Wrapped):
         script.close()
         self._live.go_over(successor)
         self._before.clear()  # these were steps of the other one
-        self._generation = self._session.generation if self._live.is_joined else 0
+        self._note_generation(self._live.is_joined)
         self._script = self._controller.script_of_another()
         return next(self._script)
 
-    def _next_mode(self, script: Steps[None], step_s: float) -> Mode:
+    def _next_mode(self, script: Steps[None], sent_s: float | None) -> Mode:
         failed, self._live.failed = self._live.failed, None
         if failed is None:
-            return next(script) if step_s == 0.0 else script.send(step_s)
+            return next(script) if sent_s is None else script.send(sent_s)
         mode, why = failed
         self._controller.trials.drop(mode)
         sentence = f"a mapping of {mode.name} failed in its first step of the training, which was undone: {why}"
@@ -368,13 +375,13 @@ class AutoStep(Wrapped):
         """It showed while the step was placed, or soon would be, that it must run untouched."""
         if self._script is not None:
             self._script.close()
-        self._controller.step = self.steps
+        self._controller.narrator.step = self.steps
         self._script = self._controller.script_left_alone()
         self._live.mode = next(self._script)
 
     def _look_anew(self) -> None:
         """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
-        self._session.suspected, self._generation = True, STALE
+        self._session.suspected = self._is_stale = True
         self._live.mode = self._controller.mode
 
     def _begin_again(self) -> None:
@@ -389,7 +396,7 @@ class AutoStep(Wrapped):
         self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
         warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
         self._script, self._live.mode = None, self._controller.mode
-        self._controller.phase = LEFT_ALONE
+        self._controller.narrator.now(LEFT_ALONE)
         if self._live.mode is UNTOUCHED:
             self._live.leave_alone(why)
 

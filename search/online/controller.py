@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from placer import phase_names
 from placer.errors import PlacerError, listed
 from placer.figures import ms
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
 from search.online.interfaces import Answer, LiveStepLike, PlannerLike, Steps
-from search.online.journal import Journal, Kind
+from search.online.journal import Journal
 from search.online.kept_results import KeptResults
+from search.online.narrator import Narrator
 from search.online.phases.adaptation import Adaptation
 from search.online.phases.first_search import FirstSearch
 from search.online.phases.joining import Joining
@@ -46,7 +48,7 @@ LOOK_S = 0.015  # seconds of steady steps of which only the last is looked at
 
 
 class Controller:
-    """Writes the script of one live step. step: how many calls there were, for the journal."""
+    """Writes the script of one live step, of which `narrator` tells."""
 
     def __init__(
         self,
@@ -57,22 +59,21 @@ class Controller:
         clock: Callable[[], float] = time.perf_counter,
         planner: Callable[[OpGraph, Topology, PlanSettings], PlannerLike] = Planner,
     ) -> None:
-        self.live, self.journal, self.settings, self.clock = live, journal, settings, clock
-        self.step = 0
-        self.phase = "starting"
+        self.live, self.settings, self.clock = live, settings, clock
+        self.narrator = narrator = Narrator(journal)
         self.planner: Planners | None = None
         self.topology: Topology | None = None
-        self.trials = Trials(live, self._say, self._report, settings.beat_untouched, clock)
-        self._kept = KeptResults(store, live, self._say)
+        self.trials = Trials(live, narrator.say, self._report, settings.beat_untouched, clock)
+        self._kept = KeptResults(store, live, narrator.say)
         self._is_calm = False  # whether the script waits for nothing but a change of step times
         self._said_scattered = False
         self._is_going_over = False  # to another signature, which is not captured yet
         self.generation = 0  # of the devices, where the script joined them anew and goes on by itself
-        self.lost = LostDevices(live, settings.probe_every, self._say, clock)
-        self._joining = Joining(live, self.trials, self._now, self._look_for_lost, self._join)
-        self._search = FirstSearch(self.trials, settings, self._say, self._now)
-        self._splits = SplitSearch(self.trials, settings, self._say, self._now)
-        self._rest = Rest(self.trials, settings, self._say, self._now, self._look_for_lost, clock)
+        self.lost = LostDevices(live, settings.probe_every, narrator.say, clock)
+        self._joining = Joining(live, self.trials, narrator, self._look_for_lost, self._join)
+        self._search = FirstSearch(self.trials, settings, narrator)
+        self._splits = SplitSearch(self.trials, settings, narrator)
+        self._rest = Rest(self.trials, settings, narrator, self._look_for_lost, clock)
         self._make_planner = planner
         self._given: Wanted | None = None
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
@@ -83,7 +84,7 @@ class Controller:
         """
         if not self._is_calm:
             return self._rest.unseen(step_s)
-        return min(self.lost.due(self.step) - 1, int(LOOK_S / step_s))
+        return min(self.lost.due(self.narrator.step) - 1, int(LOOK_S / step_s))
 
     @property
     def mode(self) -> Mode:
@@ -118,7 +119,7 @@ class Controller:
             yield from self._find()
             yield from self._keep()
         self._say_left_alone()
-        self._now("left alone")
+        self.narrator.now(phase_names.LEFT_ALONE)
         while True:
             yield self.mode
 
@@ -136,15 +137,15 @@ class Controller:
             try:
                 yield from self._place_anew(there)
             except PlacerError as error:
-                self._say("error", f"no mapping was looked for on {listed(there)}: {error}")
+                self.narrator.say("error", f"no mapping was looked for on {listed(there)}: {error}")
         yield from self._keep()
 
     def script_of_another(self) -> Steps[None]:
         """After the program went over to another signature for good: all of it again, for that one."""
         self._is_going_over = True
-        self._say("start", "nearly all steps are of another signature now: a mapping of that one is searched.")
+        self.narrator.say("start", "nearly all steps are of another signature now: a mapping of that one is searched.")
         self._begin_anew()
-        self._now("starting")
+        self.narrator.now(phase_names.STARTING)
         yield from self._joining.until_whole()
         yield from self.script()
 
@@ -155,8 +156,8 @@ class Controller:
         """Forget all that was found."""
         self._end_planner()
         self.trials.forget_all()
-        self._search = FirstSearch(self.trials, self.settings, self._say, self._now)
-        self._splits = SplitSearch(self.trials, self.settings, self._say, self._now)
+        self._search = FirstSearch(self.trials, self.settings, self.narrator)
+        self._splits = SplitSearch(self.trials, self.settings, self.narrator)
         self._rest.nearest = None
         self._unfound = True
 
@@ -168,7 +169,7 @@ class Controller:
     def script_left_alone(self) -> Steps[None]:
         """After it showed in the training that the step must run untouched."""
         self._say_left_alone()
-        self._now("left alone")
+        self.narrator.now(phase_names.LEFT_ALONE)
         while True:
             yield UNTOUCHED
 
@@ -178,12 +179,12 @@ class Controller:
         yield UNTOUCHED
         while not self.live.is_ready:
             yield UNTOUCHED
-        self._now("capturing")
+        self.narrator.now(phase_names.CAPTURING)
         self.live.capture()
         self.live.session.prepare()
         yield from self._joining.until_whole()
         self.topology = self.live.join()
-        self._now("building")
+        self.narrator.now(phase_names.BUILDING)
         self._given = given = mapping()
         built = self.live.build(given.devices, given.order, given.name, given.plan)
         placed = built if isinstance(built, Failed) else self.live.settle(built)
@@ -191,7 +192,7 @@ class Controller:
             raise PlacerError(f"the mapping cannot run: {placed.detail}")
         self.trials.start_anew(placed)
         divided = "" if given.plan == WHOLE else f" {self.live.divided_in_words(given.plan)}."
-        self._say("moved", f"placed by the mapping given: {self.trials.describe(placed)}.{divided}")
+        self.narrator.say("moved", f"placed by the mapping given: {self.trials.describe(placed)}.{divided}")
         yield from self._keep()
 
     def _give_again(self, given: Wanted, there: Sequence[str]) -> Steps[None]:
@@ -219,7 +220,7 @@ class Controller:
                 self.live.leave_alone(str(error).rstrip("."))
                 yield UNTOUCHED
             except PlacerError as error:
-                self._say("error", f"the search ended early, with {len(self.tried)} mappings measured: {error}")
+                self.narrator.say("error", f"the search ended early, with {len(self.tried)} mappings measured: {error}")
             yield from self._search.settle()
             self._rest.consider(self.tried)
             if self.planner is not None:
@@ -239,14 +240,14 @@ class Controller:
         except NoRoomError as error:
             if divided is None:
                 raise
-            self._say("error", f"whole ops: {error}")
+            self.narrator.say("error", f"whole ops: {error}")
         if divided is not None and divided.plan not in self.planner:
             yield from self._plan(divided.plan)
         if divided is not None and divided.plan in self.planner:
             yield from divided.run(self.planner[divided.plan])
 
     def _profile(self, plan: int) -> Steps[OpGraph]:
-        self._now("profiling")
+        self.narrator.now(phase_names.PROFILING)
         work = self.live.background(self.live.profile if plan == WHOLE else lambda: self.live.profile(plan))
         if self.live.shares_cores:  # the training stands still: together both would take twice as long, and be wrong
             graph, self.topology = work.result()
@@ -258,20 +259,20 @@ class Controller:
         """Profile the step, divided by a plan of splits, and start its planner."""
         graph, topology = (yield from self._profile(plan)), self.topology
         assert topology is not None
-        self._now("planning")
+        self.narrator.now(phase_names.PLANNING)
         planner = self._make_planner(graph, topology, self.settings.planned(plan))
         if self.planner is None:
             self.planner = Planners(planner)
         else:
             self.planner.add(plan, planner)
-        self._say(
+        self.narrator.say(
             "plan", f"{len(graph)} ops over {listed(topology.names)}: looking for a better mapping.",
             ops=len(graph), devices=len(topology),
         )  # fmt: skip
         try:
             yield from self._meanwhile(planner.start())
         except PlacerError as error:
-            self._say("error", f"there is no plan: {error}")
+            self.narrator.say("error", f"there is no plan: {error}")
             if plan == WHOLE:
                 self._end_planner()
             else:
@@ -285,14 +286,14 @@ class Controller:
             if not self._rest.is_due:
                 yield from self._watch()
             self._end_planner()
-            self._now("steady")
+            self.narrator.now(phase_names.STEADY)
             yield from self._rest.run()
             self._begin_anew()
             yield from self._find()
 
     def _watch(self) -> Steps[None]:
         """Steady steps, until rest is due. Mappings are tried where the load changes."""
-        self._now("steady")
+        self.narrator.now(phase_names.STEADY)
         adaptation = None
         if (
             self.settings.adapt
@@ -301,7 +302,9 @@ class Controller:
             and (isinstance(self.mode, Placed) or self.trials.untouched_competes)
         ):
             probes = yield from self._meanwhile(self.live.background(self.live.load_probes))
-            adaptation = Adaptation(self.trials, self.planner, probes, self.settings, self._say, lambda: self.step)
+            adaptation = Adaptation(
+                self.trials, self.planner, probes, self.settings, self.narrator.say, lambda: self.narrator.step
+            )
             yield from adaptation.begin()
         while True:
             self._is_calm = True
@@ -316,12 +319,12 @@ class Controller:
                     if self.trials.mode is UNTOUCHED and self._given is None:
                         self._rest.consider_latest()
                 except PlacerError as error:
-                    self._say("error", f"no longer looking for better mappings, the training goes on: {error}")
+                    self.narrator.say("error", f"no longer looking for better mappings, the training goes on: {error}")
                     adaptation = None
             if self._rest.is_due:
                 return
             self._look_for_lost()
-            if self.lost.free(self.step):
+            if self.lost.free(self.narrator.step):
                 yield from self._go_on(adaptation)
 
     def _go_on(self, adaptation: Adaptation | None) -> Steps[None]:
@@ -338,12 +341,14 @@ class Controller:
         scattered = self.live.scattered if is_searched and not self._said_scattered else None
         if scattered is not None:
             self._said_scattered = True
-            self._say("scattered", f"{self.live.name}: only {scattered}, and no others advance the search; {FEWER}")
+            self.narrator.say(
+                "scattered", f"{self.live.name}: only {scattered}, and no others advance the search; {FEWER}"
+            )
 
     def _place_anew(self, there: Sequence[str]) -> Steps[None]:
         """Find a mapping for the devices that are there now; if all are, try the one of before."""
         assert self.planner is not None
-        self._now("searching")
+        self.narrator.now(phase_names.SEARCHING)
         yield from self._meanwhile(self.planner.only(there))
         whole = self._is_whole(there)
         before = self.trials.favourite
@@ -360,7 +365,7 @@ class Controller:
         self.trials.leave_untouched()
         if whole:
             self.trials.favourite = before if isinstance(before, Untouched) else next(iter(made), None)
-            self._say("back", f"all of {listed(there)} are there; on with {self.trials.describe(self.mode)}.")
+            self.narrator.say("back", f"all of {listed(there)} are there; on with {self.trials.describe(self.mode)}.")
 
     # Small things.
 
@@ -371,7 +376,7 @@ class Controller:
         """Pass a result to the planner, the journal and the store."""
         if first and isinstance(trial.result, Measured):
             step_s = trial.result.step_s
-            self._say("measured", f"{trial.name}: {ms(step_s, 1)} a step.", step_s=step_s, searcher=trial.name)
+            self.narrator.say("measured", f"{trial.name}: {ms(step_s, 1)} a step.", step_s=step_s, searcher=trial.name)
         if not trial.devices:
             return
         if self.planner is not None:
@@ -386,14 +391,8 @@ class Controller:
         return self.topology is not None and len(there) == len(self.topology)
 
     def _look_for_lost(self) -> None:
-        self.lost.look(self.step)
+        self.lost.look(self.narrator.step)
 
     def _say_left_alone(self) -> None:
         """The only line about it on stderr."""
-        self._say("alone", f"{self.live.name} runs untouched: {self.live.left_alone}.")
-
-    def _say(self, kind: Kind, sentence: str, **numbers: Any) -> None:
-        self.journal.entry(self.step, kind, sentence, **numbers)
-
-    def _now(self, phase: str) -> None:
-        self.phase = phase
+        self.narrator.say("alone", f"{self.live.name} runs untouched: {self.live.left_alone}.")

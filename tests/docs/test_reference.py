@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import placer.keras
+from placer import phase_names
 from placer.graph import graph_files, mapping_files
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference.md").read_text()
@@ -54,6 +55,13 @@ def test_examples_of_files_are_read(tmp_path):
         paths[-1].write_text(code)
     graph, topology = graph_files.read_graph(paths[0]), graph_files.read_topology(paths[1])
     assert mapping_files.read_mapping(paths[2], graph, topology).assignment == {"conv1": "gpu:0", "relu1": "gpu:0"}
+
+
+def test_phases_are_those_there_are():
+    (row,) = [line for line in TEXT.splitlines() if line.startswith("| `step.phase` |")]
+    assert set(re.findall("`(.+?)`", row.split("|")[2])) == {
+        p for name, p in vars(phase_names).items() if name.isupper()
+    }
 
 
 def test_commands_are_those_there_are():

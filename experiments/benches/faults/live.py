@@ -28,6 +28,7 @@ from experiments.benches.faults.followed import FollowedTraining
 from experiments.benches.online.kills import worker_processes
 from experiments.benches.online.training import Moment, Training
 from placer.errors import one_line
+from placer.phase_names import STEADY
 from placer.result import Failed
 
 STAGES = ("steady", "snapshot", "switch")  # one worker is left whatever happens
@@ -256,7 +257,7 @@ def train_on(model: str, workers: int) -> None:
             if training.auto.phase != phase:
                 phase = training.auto.phase
                 say(f"phase: {phase}")
-            time.sleep(PAUSE_S if phase != "steady" else 0.0)
+            time.sleep(PAUSE_S if phase != STEADY else 0.0)
 
 
 def say(text: str) -> None:

@@ -18,6 +18,7 @@ from placer.devices.links.link_probes import QUICK_PROBES, measure_links
 from placer.errors import PlacerError
 from placer.execute.outputs import values
 from placer.graph.topology import Topology
+from placer.phase_names import LEFT_ALONE, STEADY
 from placer.profile.profiler import profile
 from placer.result import Failed, Measured, summary
 from placer.train.joined_step import PROFILED
@@ -119,9 +120,9 @@ class Training:
     @property
     def is_steady(self) -> bool:
         """Whether the search ended. Raises PlacerError if the step was left alone."""
-        if self.auto.phase == "left alone":
+        if self.auto.phase == LEFT_ALONE:
             raise PlacerError(f"the step was left alone: {self.live.left_alone or self.auto.journal.lines()}")
-        return self.auto.phase == "steady"
+        return self.auto.phase == STEADY
 
     def until_steady(self, limit_s: float = STEADY_LIMIT_S, pause_s: float = PAUSE_S) -> list[float]:
         """Seconds of every call until the search ended. Raises PlacerError if it takes longer than `limit_s`.

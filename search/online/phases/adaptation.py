@@ -18,19 +18,18 @@ from placer.figures import ms
 from placer.result import Measured
 from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.diagnose.change_detection import Change, ChangeTest
-from search.online.diagnose.diagnosis import Backoff, BackoffSettings, Diagnosis, diagnose_by_steps
+from search.online.diagnose.diagnosis import Backoff, BackoffSettings, Diagnosis
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.diagnose.slowdown_monitor import SlowdownMonitor, is_clear
 from search.online.interfaces import Answer, Probes, Steps
 from search.online.phases.refinement import Refinement
+from search.online.phases.single_devices import SingleDevices
 from search.online.planners import Planners
 from search.online.replan.proposal import LEAST_PREDICTED, Proposal, below
 from search.online.settings import OnlineSettings
-from search.online.trials.race import sample
 from search.online.trials.trials import Say, Trials
 
 READINGS = 3  # that say what slowed, a step apart
-PROBE_STEPS = 2  # on one device, where probes see nothing
 ROUNDS = 3  # at most, of an adaptation
 REST = 12  # steps that nothing disturbs, after the first move
 LATEST = 5  # steps that say how long one takes now
@@ -73,15 +72,14 @@ class Adaptation:
         self._drift = Backoff(DRIFT)  # when to look again at what makes steps drift
         self._returning = False
         self._asked: list[tuple[Placed, Future[float]]] = []
-        self._calm_s: dict[str, float] = {}  # seconds of a step on each device alone, as the search measured it
+        self._single_devices = SingleDevices(trials)
         self._predicted: dict[Placed, float] = {}  # seconds of a step of what was built, under the load of now
 
     def begin(self) -> Steps[None]:
         """Learn what is normal."""
         self.monitor = SlowdownMonitor(self.probes, (yield from self._readings()))
         self.trials.step_s.setdefault(self.trials.mode, median(self.trials.latest_s))
-        measured = [single for single in self.trials.singles if single in self.trials.step_s]
-        self._calm_s = {self.trials.name_of(single): self.trials.step_s[single] for single in measured}
+        self._single_devices.learn()
         self._learn()
 
     def watch(self, step_s: float) -> Steps[None]:
@@ -202,7 +200,8 @@ class Adaptation:
         found = self._diagnosed(readings, self._unsolved if self._is_unsolved else ratio)
         self.trials.renew(list(self.trials.latest_s)[-LATEST:])
         if found.kind == "nothing" and self._is_unsolved and is_placed and not self.settings.dry_run:
-            found = yield from self._by_singles()
+            names, known = self.monitor.baseline.device_s, self.monitor.acted_on.devices
+            found = yield from self._single_devices.diagnose(names, known, self._unsolved)
         if not found.may_gain and (is_placed or not self._is_unsolved):
             self._nothing_to_gain(found, readings)
             return
@@ -255,19 +254,6 @@ class Adaptation:
             self.monitor.take_for_usual(readings)
             self._unsolved = 1.0
         self._stay(found.why)
-
-    def _by_singles(self) -> Steps[Diagnosis]:
-        """What slowed since it was last acted on, where probes see nothing: by a few steps on each single device,
-        compared with those of the search.
-        """
-        trials, before = self.trials, self.monitor.acted_on.devices
-        factors = dict.fromkeys(self.monitor.baseline.device_s, math.nan)  # unknown where no such mapping is built
-        for single in trials.singles:
-            name = trials.name_of(single)
-            if name in self._calm_s and trials.live.is_current(single):
-                took = yield from sample(single, PROBE_STEPS)
-                factors[name] = median(took) / self._calm_s[name] / before.get(name, 1.0)
-        return diagnose_by_steps(factors, self._unsolved)
 
     def _readings(self) -> Steps[list[LoadReading]]:
         readings = [self.probes.take()]

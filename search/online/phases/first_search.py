@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import median
 
+from placer import phase_names
 from placer.figures import ms
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import PlannerLike, Steps
+from search.online.narrator import Narrator
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import Say, Trials
+from search.online.trials.trials import Trials
 
 SETTLING = 60  # steps after the search until its time is compared
 DRIFTED = 1.05  # change of it that may have decided the search
@@ -19,12 +20,10 @@ DRIFTED = 1.05  # change of it that may have decided the search
 class FirstSearch:
     """Its state lasts until it has ended, also where devices are lost meanwhile."""
 
-    def __init__(
-        self, trials: Trials, settings: OnlineSettings, say: Say, now: Callable[[str], None], plan: int = WHOLE
-    ) -> None:
-        """now: called with each phase. plan: number of the plan of splits by which ops are divided."""
+    def __init__(self, trials: Trials, settings: OnlineSettings, narrator: Narrator, plan: int = WHOLE) -> None:
+        """plan: number of the plan of splits by which ops are divided."""
         self.plan, self.budget = plan, settings.budget
-        self.trials, self.settings, self._say, self._now = trials, settings, say, now
+        self.trials, self.settings, self._narrator = trials, settings, narrator
         self._asks_all = settings.planned(plan).is_chosen
         self._each_s = 0.0  # what a mapping costs that is tried
         self._why_ended = ""
@@ -41,11 +40,11 @@ class FirstSearch:
         if planner is None:
             return
         if self.plan == WHOLE:
-            self._now("measuring single devices")
+            self._narrator.now(phase_names.MEASURING_SINGLES)
             singles = yield from self.trials.meanwhile(planner.singles())
             yield from self.trials.enter(singles, self.settings.thorough)
             self._each_s = self.trials.lost_s / max(1, len(singles))
-        self._now("searching")
+        self._narrator.now(phase_names.SEARCHING)
         while not self._why_ended:
             self._why_ended = yield from self._round(planner)
 
@@ -104,7 +103,7 @@ class FirstSearch:
         """
         if not isinstance(self.trials.mode, Placed) or not self.trials.latest_s:
             return
-        self._now("settling")
+        self._narrator.now(phase_names.SETTLING)
         compared_s = median(self.trials.latest_s)
         yield from self.trials.rest(SETTLING)
         if not 1 / DRIFTED < median(self.trials.latest_s) / compared_s < DRIFTED:
@@ -119,7 +118,7 @@ class FirstSearch:
         here_s = self.trials.known_s(UNTOUCHED)
         if here_s < at_s and not self.trials.untouched_competes:
             said += f" Untouched in this process it took {ms(here_s, 1)}: beat_untouched=True lets that compete."
-        self._say("end", said.strip(), step_s=at_s, measured=measured)
+        self._narrator.say("end", said.strip(), step_s=at_s, measured=measured)
 
     def _why(self) -> str:
         return f"The search ended because {self._why_ended}" if self._why_ended else ""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from placer import phase_names
 from placer.errors import BadInputError
 from placer.graph.defaults import HEADROOM
 from placer.graph.held_memory import may_lack_memory
 from placer.train.steps.modes import UNTOUCHED
 from search.online.interfaces import LiveStepLike, Steps
+from search.online.narrator import Narrator
 from search.online.trials.trials import Trials
 
 if TYPE_CHECKING:
@@ -24,14 +26,12 @@ class Joining:
         self,
         live: LiveStepLike,
         trials: Trials,
-        now: Callable[[str], None],
+        narrator: Narrator,
         look_for_lost: Callable[[], None],
         joined: Callable[[Topology], None],
     ) -> None:
-        """now: called with each phase. look_for_lost: called while a device is missing. joined: called with all
-        devices, once they are there.
-        """
-        self.live, self.trials, self._now = live, trials, now
+        """look_for_lost: called while a device is missing. joined: called with all devices, once they are there."""
+        self.live, self.trials, self._narrator = live, trials, narrator
         self._look_for_lost, self._joined = look_for_lost, joined
 
     def run(self) -> Steps[bool]:
@@ -46,9 +46,9 @@ class Joining:
             yield UNTOUCHED
         if self.live.left_alone:
             return False
-        self._now("capturing")
+        self._narrator.now(phase_names.CAPTURING)
         graph = yield from self.trials.background(self.live.capture)
-        self._now("starting devices")
+        self._narrator.now(phase_names.STARTING_DEVICES)
         yield from self.trials.background(self.live.session.prepare, ready)
         yield from self.until_whole()
         topology = self.live.join()

@@ -12,16 +12,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from placer import phase_names
 from placer.errors import PlacerError, listed
 from placer.result import Measured
 from placer.train.steps.modes import UNTOUCHED, Placed
 from search.online.diagnose.change_detection import ChangeTest
 from search.online.diagnose.probe_budget import SHARE
 from search.online.interfaces import Steps
+from search.online.narrator import Narrator
 from search.online.phases.retry_later import RetryLater
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import LATEST, Say, Trial, Trials
+from search.online.trials.trials import LATEST, Trial, Trials
 
 FAR = 1.5  # times the untouched step: a mapping that takes longer is not near
 LOOK_EVERY_S = 0.02  # seconds of steps of which only the last is looked at
@@ -37,13 +39,12 @@ class Rest:
         self,
         trials: Trials,
         settings: OnlineSettings,
-        say: Say,
-        now: Callable[[str], None],
+        narrator: Narrator,
         look_for_lost: Callable[[], None],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """now: called with each phase. look_for_lost: called while the devices cannot be left. clock: seconds."""
-        self.trials, self.settings, self._say, self._now = trials, settings, say, now
+        """look_for_lost: called while the devices cannot be left. clock: seconds."""
+        self.trials, self.settings, self._narrator = trials, settings, narrator
         self._look_for_lost, self._clock = look_for_lost, clock
         self.nearest: Trial | None = None  # the fastest mapping, where rest is due or goes on
         self.is_calm = False  # whether it waits for nothing but a change of step times
@@ -134,16 +135,16 @@ class Rest:
         names = listed(devices.topology.names) if devices is not None else "the devices"
         far = f"the fastest mapping takes {self._margin:.1f}x as long as the untouched step"
         if why is None:
-            self._say("left", f"{names} are left: {far}. They are joined again where that may have changed.")
+            self._narrator.say("left", f"{names} are left: {far}. They are joined again where that may have changed.")
         elif self._leaving.is_news(why):
-            self._say("left", f"nothing is tried any more for now: {far}. {names} stay joined: {why}.")
+            self._narrator.say("left", f"nothing is tried any more for now: {far}. {names} stay joined: {why}.")
         return why is None
 
     def _look(self) -> Steps[bool]:
         """Join the devices, and compare a few steps of the mapping that was the nearest; returns whether it is near."""
         trials, live = self.trials, self.trials.live
         assert self.nearest is not None
-        self._now("looking again")
+        self._narrator.now(phase_names.LOOKING_AGAIN)
         lost_s, begin_s = trials.lost_s, self._clock()
         try:
             yield from trials.background(live.session.prepare)
@@ -152,14 +153,14 @@ class Rest:
                 self._look_for_lost()
             begin_s = self._clock()
             live.wake()
-            self._say("joined", "the devices are joined again, to see whether a mapping has come near.")
+            self._narrator.say("joined", "the devices are joined again, to see whether a mapping has come near.")
             joined_s = self._clock() - begin_s
             yield from trials.enter([self._proposal(self.nearest)], self.settings.quick)
         except PlacerError as error:
-            self._say("error", f"the devices were not joined again: {error}")
+            self._narrator.say("error", f"the devices were not joined again: {error}")
             joined_s = self._clock() - begin_s
         self._spent_s = max(FIRST_SPENT_S, joined_s + trials.lost_s - lost_s)
-        self._now("steady")
+        self._narrator.now(phase_names.STEADY)
         here_s, best = trials.step_s.get(UNTOUCHED), trials.fastest(trials.built)
         if best is None or here_s is None:
             return False

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from placer import phase_names
 from placer.errors import PlacerError
 from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF
 from placer.train.steps.modes import WHOLE
 from search.online.interfaces import LiveStepLike, Steps
+from search.online.narrator import Narrator
 from search.online.phases.first_search import FirstSearch
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import Say, Trials
+from search.online.trials.trials import Trials
 
 if TYPE_CHECKING:
     from placer.graph.topology import Topology
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 class SplitSearch:
     """Its state lasts until it has ended, also where devices are lost meanwhile."""
 
-    def __init__(self, trials: Trials, settings: OnlineSettings, say: Say, now: Callable[[str], None]) -> None:
-        """now: called with each phase."""
-        self.trials, self.settings, self._say, self._now = trials, settings, say, now
+    def __init__(self, trials: Trials, settings: OnlineSettings, narrator: Narrator) -> None:
+        self.trials, self.settings, self._narrator = trials, settings, narrator
         self._is_judged = settings.split == SPLIT_OFF
         self.search: FirstSearch | None = None  # of the divided step, once a plan is chosen
 
@@ -35,19 +35,19 @@ class SplitSearch:
         """Choose a plan in the background, once. One that does not fit the step is a line in the journal."""
         if self._is_judged:
             return
-        self._now("judging splits")
+        self._narrator.now(phase_names.JUDGING_SPLITS)
         live = self.trials.live
         try:
             work = live.background(lambda: chosen(live, self.settings, topology))
             plan, why = yield from self.trials.meanwhile(work)
         except PlacerError as error:
-            self._say("error", f"no ops are divided: {error}")
+            self._narrator.say("error", f"no ops are divided: {error}")
         else:
             if plan == WHOLE:
-                self._say("plan", why)
+                self._narrator.say("plan", why)
             else:
-                self.search = FirstSearch(self.trials, self.settings, self._say, self._now, plan)
-                self._say("plan", f"{live.divided_in_words(plan)}; mappings of that are tried, too.")
+                self.search = FirstSearch(self.trials, self.settings, self._narrator, plan)
+                self._narrator.say("plan", f"{live.divided_in_words(plan)}; mappings of that are tried, too.")
         self._is_judged = True
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from placer.errors import PlacerError
 from placer.graph.defaults import GROUPS, HEADROOM
+from placer.train.steps.modes import WHOLE
 from search.defaults import DEFAULT_SEARCHER
 
 OpDevices = tuple[int, ...]
@@ -26,7 +27,7 @@ class PlanSettings:
     headroom: float = HEADROOM  # share of each device's memory that stays free
     seed: int = 0  # of the searcher
     searcher: str = DEFAULT_SEARCHER
-    plan: int = 0  # number of the plan of splits that gives the graph
+    plan: int = WHOLE  # number of the plan of splits that gives the graph
 
     @property
     def is_chosen(self) -> bool:
@@ -42,7 +43,7 @@ class Proposal:
     order: tuple[str, ...]  # names of ops as the placed step runs them; empty where one device runs everything
     predicted_s: float  # seconds of a step, by the calibration at that moment
     searcher: str  # that proposed it
-    plan: int = 0  # number of the plan of splits by which ops are divided
+    plan: int = WHOLE  # number of the plan of splits by which ops are divided
     notes: tuple[str, ...] = ()  # what the searcher noted of its search when it asked this and the next ones
 
 

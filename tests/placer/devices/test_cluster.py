@@ -191,6 +191,10 @@ def test_devices_of_this_process_are_left_out_without_joining_anything(two_cpus)
     assert replace(left, original=None).whole.topology.names == ("cpu:1",)
 
 
+def test_each_device_is_found_by_tensorflows_name(two_cpus):
+    assert [two_cpus.name_of[two_cpus.tf_name(d)] for d in range(2)] == ["cpu:0", "cpu:1"]
+
+
 def test_own_gpus_are_those_of_this_process(two_cpus):
     kinds = (replace(device, kind="gpu") for device in two_cpus.topology.devices)
     both = replace(two_cpus, topology=replace(two_cpus.topology, devices=tuple(kinds)))

@@ -25,9 +25,17 @@ def test_without_gpus_nothing_is_waited_for():
     gpu_wait.drain()
 
 
-def test_devices_can_be_waited_for(monkeypatch, two_cpus):
-    monkeypatch.setattr(gpu_wait, "_gpus", lambda: tuple(two_cpus.tf_names.values()))
+def test_each_device_that_is_waited_for_runs_the_op_itself(monkeypatch, two_cpus):
+    names, sync, waited = tuple(two_cpus.tf_names.values()), tf.raw_ops.SyncDevice, []
+
+    def noted():
+        sync()
+        waited.append(tf.Variable(0.0).device)
+
+    monkeypatch.setattr(gpu_wait, "_gpus", lambda: names)
+    monkeypatch.setattr(tf.raw_ops, "SyncDevice", noted)
     gpu_wait.drain()
+    assert waited == list(names)
 
 
 def test_a_timed_step_ends_when_its_devices_are_done(monkeypatch):

@@ -19,6 +19,7 @@ from placer.measure.timing import timed
 from placer.measure.untouched import UntouchedStep, measure_untouched
 from placer.result import Failed, Measured, heats, summary
 from placer.trace.capture import capture
+from tests.clock import Clock
 
 FEW = RunnerSettings(warm_up=1, repeats=5)
 
@@ -38,18 +39,11 @@ class FakeStep:
         self.closed = False
 
     def run_flat(self, inputs):
-        self.clock.now += next(self.seconds)
+        self.clock.now_s += next(self.seconds)
         return [Value()]
 
     def close(self):
         self.closed = True
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 def forever(seconds):
@@ -122,7 +116,7 @@ class SleepyStep(FakeStep):
     def run_flat(self, inputs):
         self.steps += 1
         self.asleep_s = 3600.0 if self.steps >= 2 else 0.0
-        self.clock.now += 40.0 if self.steps == 2 else 0.0
+        self.clock.now_s += 40.0 if self.steps == 2 else 0.0
         return super().run_flat(inputs)
 
 

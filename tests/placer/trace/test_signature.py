@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import timeit
 
 import keras
 import numpy as np
@@ -118,13 +117,6 @@ def test_what_is_no_tensor_is_refused_in_one_line():
     with pytest.raises(BadInputError, match="makes no tensor") as refused:
         Signatures().of((np.array([object()]),))
     assert "\n" not in str(refused.value)
-
-
-def test_how_long_it_takes_is_printed(capsys):
-    signatures, known = Signatures(), {key(X, Y): 1}
-    seconds = min(timeit.repeat(lambda: known[signatures.of((X, Y), {})[0]], number=1000, repeat=3)) / 1000
-    with capsys.disabled():
-        print(f" [signature of (x, y): {seconds * 1e6:.1f} us]", end="")
 
 
 def test_a_float64_of_numpys_is_a_float_to_a_plain_step_and_a_tensor_to_a_tf_function():

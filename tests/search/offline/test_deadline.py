@@ -6,17 +6,7 @@ from search.learned.hybrid import Hybrid, HybridSettings
 from search.offline.plan import plan
 from search.problem.problem import Problem
 from search.problem.searcher import Deadline
-
-
-class Clock:
-    """Seconds that pass only when they are asked for."""
-
-    def __init__(self, tick_s=0.0):
-        self.now_s, self.tick_s = 0.0, tick_s
-
-    def __call__(self):
-        self.now_s += self.tick_s
-        return self.now_s
+from tests.clock import Clock
 
 
 def test_time_is_up_after_so_many_seconds_or_when_told():

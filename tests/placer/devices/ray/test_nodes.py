@@ -9,6 +9,7 @@ from placer.devices.ray.nodes import RESERVE_S, Node, first_core, nodes_of, rese
 from placer.devices.ray.spec import RaySpec, is_ray
 from placer.devices.specs import check_spec
 from placer.errors import BadInputError, PlacerError
+from tests.clock import Clock
 
 HEAD = "10.0.0.1:6379"
 
@@ -26,13 +27,6 @@ class Group:
     def wait(self, timeout_seconds):
         self.clock.now_s += 0.0 if self.nodes else timeout_seconds
         return bool(self.nodes)
-
-
-class Clock:
-    now_s = 5.0
-
-    def __call__(self):
-        return self.now_s
 
 
 class FakeGroups:
@@ -102,7 +96,7 @@ def test_nodes_that_are_gone_or_have_no_cpu_are_none():
 
 def test_whole_nodes_are_reserved_with_their_gpus():
     nodes = [node("a"), node("b", cpus=8, gpus=2), node("c")]
-    groups = FakeGroups([nodes[0], nodes[1]], Clock())
+    groups = FakeGroups([nodes[0], nodes[1]], Clock(5.0))
     group, taken = reserve(RaySpec(2), nodes, groups, HEAD, groups.clock)
     assert taken == [nodes[1], nodes[0]]
     assert group.bundles == [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 4.0}]
@@ -111,17 +105,17 @@ def test_whole_nodes_are_reserved_with_their_gpus():
 
 def test_where_large_nodes_are_in_use_smaller_ones_are_taken_and_never_the_half_of_one():
     nodes = [node("a", cpus=8), node("b", cpus=8), node("c", cpus=4), node("d", cpus=4)]
-    groups = FakeGroups([nodes[0], nodes[2], nodes[3]], Clock())  # b is in use
+    groups = FakeGroups([nodes[0], nodes[2], nodes[3]], Clock(5.0))  # b is in use
     _, taken = reserve(RaySpec(2), nodes, groups, HEAD, groups.clock)
     assert taken == [nodes[0], nodes[2]]
-    halves = FakeGroups([node("a", cpus=4)], Clock())  # the half of a that is left
+    halves = FakeGroups([node("a", cpus=4)], Clock(5.0))  # the half of a that is left
     with pytest.raises(PlacerError):
         reserve(RaySpec(1), nodes, halves, HEAD, halves.clock)
     assert halves.removed == halves.made
 
 
 def test_too_few_nodes_are_refused_at_once_with_their_number():
-    groups = FakeGroups([], Clock())
+    groups = FakeGroups([], Clock(5.0))
     with pytest.raises(BadInputError) as refused:
         reserve(RaySpec(2, HEAD), [node("a")], groups, HEAD, groups.clock)
     assert str(refused.value) == (
@@ -132,7 +126,7 @@ def test_too_few_nodes_are_refused_at_once_with_their_number():
 
 def test_nodes_in_use_are_waited_for_so_long_in_all_and_asked_for_no_more():
     nodes = [node("a"), node("b", cpus=8), node("c", cpus=2)]
-    groups = FakeGroups(nodes[:1], Clock())
+    groups = FakeGroups(nodes[:1], Clock(5.0))
     with pytest.raises(PlacerError, match=f"of the 3 at {HEAD} fewer became free within {RESERVE_S:.0f} s"):
         reserve(RaySpec(2), nodes, groups, HEAD, groups.clock)
     assert groups.clock.now_s == pytest.approx(5.0 + RESERVE_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import keras
 import numpy as np
@@ -217,12 +218,14 @@ def test_a_checkpoint_holds_the_truth_and_restores_it(replicas, here_and_there, 
     assert (mine[0].numpy() == 2.0).all()
 
 
-def test_a_variable_that_is_collected_takes_nothing_with_it(here_and_there):
-    replicas = Replicas()
+def test_once_closed_nothing_keeps_variables_and_replicas_from_being_collected(replicas, here_and_there):
     mine, use = adopted(replicas, here_and_there[1])
+    train(replicas, use)
+    held = [weakref.ref(variable) for variable in (*mine, *use.replicas)]
     replicas.close()
     del mine, use
     gc.collect()
+    assert [variable() for variable in held] == [None] * 4
 
 
 def test_a_step_that_failed_half_way_is_rolled_back(replicas, here_and_there):

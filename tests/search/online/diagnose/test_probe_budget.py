@@ -6,13 +6,7 @@ import pytest
 
 from placer.devices.load.load_reading import LoadReading, Pair
 from search.online.diagnose.probe_budget import CREDIT_S, RENEWED_S, SHARE, MeteredProbes
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 class SlowProbes:
@@ -22,11 +16,11 @@ class SlowProbes:
         self.clock, self.seconds = clock, seconds
 
     def take(self) -> LoadReading:
-        self.clock.now += self.seconds
+        self.clock.now_s += self.seconds
         return LoadReading({}, {})
 
     def device(self, name: str) -> float:
-        self.clock.now += self.seconds
+        self.clock.now_s += self.seconds
         return self.seconds
 
     def link(self, pair: Pair) -> float:
@@ -47,7 +41,7 @@ def test_probing_takes_its_share_at_most(step_s: float, probe_s: float) -> None:
             (probes.take, lambda: probes.device("worker:0"), lambda: probes.link(("worker:0", "worker:1")))[
                 i // 10 % 3
             ]()
-    assert clock.now <= CREDIT_S + SHARE * steps * step_s + probe_s
+    assert clock.now_s <= CREDIT_S + SHARE * steps * step_s + probe_s
     assert taken >= min(steps // 10, SHARE * steps * step_s / max(probe_s, 1e-9)) * 0.9
 
 

@@ -1,131 +1,133 @@
-"""A training that leaves its workers and joins them again computes what it would alone, with two steps, bit for bit."""
-
-from __future__ import annotations
-
-import subprocess
-import sys
+"""A simulated training at rest: its devices are left, and joined again when a mapping may have come near."""
 
 import pytest
 
-# One process, for workers can be joined only there.
-STORY = """
-import faulthandler, sys, time
-faulthandler.dump_traceback_later(280, exit=True)
-import keras, numpy as np, psutil
-import tensorflow as tf
-import placer
-from placer.train.device_session import DeviceSession
-from search.online.phases import rest
-
-LASTS = "placer.devices.ports.listen_child"
-LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-rest.FAR = 0.0  # so that rest is due where the untouched step won, and no mapping is ever near
-
-def made():
-    keras.utils.set_random_seed(3)
-    model = keras.Sequential([keras.Input((6,)), *(keras.layers.Dense(16) for _ in range(4))])
-    model.add(keras.layers.Dropout(0.2))
-    model.add(keras.layers.Dense(3))
-    optimizers = [keras.optimizers.Adam(0.01), keras.optimizers.SGD(0.01)]
-    steps = []
-    for optimizer in optimizers:
-        optimizer.build(model.trainable_variables)
-        def step(x, y, optimizer=optimizer):
-            with tf.GradientTape() as tape:
-                loss = LOSS(y, model(x, training=True))
-            optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-            return loss
-        steps.append(tf.function(lambda x, y, step=step: step(x, y)))
-    return steps, [*model.variables, *optimizers[0].variables, *optimizers[1].variables], optimizers[0]
-
-def batch(i, size=8):
-    rng = np.random.default_rng(i % 16)
-    return tf.constant(rng.normal(size=(size, 6)), tf.float32), tf.constant(rng.integers(0, 3, size))
-
-calm_steps, calm_variables, calm_optimizer = made()
-steps, variables, optimizer = made()
-options = {"devices": "workers:2", "budget": 2, "seed": 1}
-placed = [placer.autoplace(step, **options) for step in steps]
-session = DeviceSession._open["workers:2", False]
-log = []  # what each call was given and returned, and what was written to the learning rate
-
-def go(which, size=8):
-    given = batch(len(log), size)
-    log.append((which, given, float(placed[which](*given))))
-
-def until(holds, steps=(0, 1)):
-    begin = time.monotonic()
-    while not holds():
-        for which in steps:
-            go(which)
-        assert time.monotonic() - begin < 90, [step.report() for step in placed]
-
-def said(kind, which=0):
-    return [entry.sentence for entry in placed[which].journal.entries if entry.kind == kind]
-
-def look(which=0):
-    # Have one step look at mappings while both train on, and see it leave again.
-    before = len(said("joined", which)), len(said("left", which))
-    rest.SHARE = 1e9
-    until(lambda: len(said("joined", which)) > before[0], [which])
-    rest.SHARE = 0.03
-    assert not session.is_away and not any(step.pass_over(1) for step in placed)
-    until(lambda: session.is_away)
-    assert len(said("left", which)) > before[1]
-
-until(lambda: session.is_away and {step.phase for step in placed} == {"steady"})
-assert any("another step" in line for line in said("left") + said("left", 1)), [step.report() for step in placed]
-workers = [process.pid for process in session.connection.workers.processes]
-assert all(psutil.pid_exists(pid) for pid in workers)
-assert all(type(v.value).__name__ == type(c.value).__name__ for v, c in zip(variables, calm_variables))
-
-for i in range(60):
-    go(i % 2)
-    go(0, size=5)  # another signature, first seen while workers are left
-until(lambda: placed[0].pass_over(1), [0])  # one more is counted, and taken by the caller
-count, given = placed[0].steps, batch(len(log))
-log.append((0, given, float(steps[0](*given))))
-assert count == sum(which == 0 for which, *_ in log)
-log.append(("rate", 0.02, None))
-optimizer.learning_rate.assign(0.02)
-look(0)
-look(1)
-for i in range(30):
-    go(0, size=5)
-
-session.connection.workers.processes[0].kill()  # at rest, nobody notices
-session.connection.workers.processes[0].wait()
-for i in range(100):
-    go(i % 2)
-look(0)
-assert not session.losses and len(said("measured")) > 1
-
-table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1, 2], [3, 4]), 0)  # joining would drop it
-rest.SHARE = 1e9
-until(lambda: any("table" in line for line in said("error")), [0])
-rest.SHARE = 0.03
-assert session.is_away and int(table.lookup(tf.constant(2))) == 4
-
-placed[0].close()
-assert session.is_away
-go(1)
-placed[1].close()
-go(0), go(1)
-left = [process for process in psutil.Process().children(recursive=True) if LASTS not in process.cmdline()]
-assert not left and not DeviceSession._open
-
-for which, given, found in log:
-    if which == "rate":
-        calm_optimizer.learning_rate.assign(given)
-    else:
-        assert float(calm_steps[which](*given)) == found
-assert all(np.array_equal(v.numpy(), c.numpy()) for v, c in zip(variables, calm_variables, strict=True))
-print("kept")
-"""
+from placer.train.steps.modes import UNTOUCHED, Placed
+from tests.search.online.simulated.machine import Machine
+from tests.search.online.simulated.training import Training, away
 
 
-@pytest.mark.slow
-@pytest.mark.workers
-def test_workers_that_are_left_and_joined_again_cost_no_step_and_no_bit():
-    ran = subprocess.run([sys.executable, "-c", STORY], capture_output=True, text=True, timeout=300)
-    assert ran.stdout.endswith("kept\n"), ran.stdout + ran.stderr[-5000:]
+def at_rest(seed=0, machine=(), **settings):
+    """A training whose mappings take twice as long as the untouched step, or longer."""
+    training = Training(Machine(seed, competes=True, **{"untouched_s": 0.05, **dict(machine)}), **settings)
+    training.until("steady").steps(60)
+    assert training.mode is UNTOUCHED
+    return training
+
+
+def test_where_no_mapping_comes_near_the_untouched_step_the_devices_are_left():
+    for seed in range(4):
+        training = at_rest(seed)
+        machine = training.machine
+        assert machine.is_away and len(training.said("left")) == 1
+        assert training.controller.planner is None and training.controller.best_single_s is not None
+        begin, probes = machine.step, machine.probes
+        training.steps(5000)
+        assert machine.probes == probes and training.said("joined") == []
+        assert all(mode is UNTOUCHED for mode, _, _ in machine.ran[begin:])
+        assert training.controller.unseen(5e-4) > 10
+
+
+@pytest.mark.parametrize(
+    ("machine", "settings"), [({"untouched_s": 0.085}, {}), ({}, {"dry_run": True}), ({}, {"beat_untouched": False})]
+)
+def test_devices_are_kept_where_a_mapping_is_near_or_they_are_wanted_all_the_same(machine, settings):
+    training = Training(Machine(competes=True, **{"untouched_s": 0.05, **machine}), **settings)
+    training.until("steady").steps(200)
+    assert not training.machine.is_away and training.said("left") == []
+
+
+def test_without_adapting_devices_that_lost_are_left_for_good():
+    training = at_rest(machine={"untouched_s": 0.085}, adapt=False)
+    training.machine.hosts.append((training.machine.step, 10**6, 9.0))
+    training.steps(20_000)
+    assert training.machine.is_away and training.said("joined") == []
+
+
+def test_at_rest_a_step_as_slow_as_mappings_were_has_them_searched_anew():
+    for seed in range(5):
+        training = at_rest(seed)
+        machine = training.machine
+        begin = machine.step
+        machine.hosts.append((begin, begin + 3000, 4.0))
+        training.steps(700)
+        assert isinstance(training.mode, Placed) and not machine.is_away
+        assert training.true_s < 1.15 * machine.best_s()
+        assert len(training.said("end")) == 2
+
+
+def test_looks_that_bring_nothing_are_further_and_further_apart():
+    """The whole machine slows down and recovers, so that a mapping stays as far off as it was."""
+    training = at_rest()
+    machine = training.machine
+    begin = machine.step
+    for i in range(100):
+        slowed = begin + 500 * i, begin + 500 * i + 250
+        machine.loads.append((*slowed, (3.0, 3.0)))
+    joined = []
+    for _ in range(4):
+        before = len(training.said("joined"))
+        training.steps(12_500)
+        joined.append(len(training.said("joined")) - before)
+    assert 1 <= joined[0] <= 6 and joined[3] <= 2 < sum(joined), joined
+    assert all(mode is UNTOUCHED for mode, _, _ in machine.ran[-100:])
+    assert machine.is_away and len(training.said("left")) == 1 + sum(joined)
+
+
+def test_devices_that_another_step_needs_are_left_once_it_no_longer_does():
+    machine = Machine(competes=True, untouched_s=0.05)
+    machine.needed = "another step of this program uses them"
+    training = Training(machine).until("steady").steps(100)
+    assert not machine.is_away
+    assert len(training.said("left")) == 1 and machine.needed in training.said("left")[0]
+    machine.needed = None
+    training.steps(2)
+    assert machine.is_away and len(training.said("left")) == 2
+
+
+def test_whether_devices_can_be_left_is_asked_for_a_hundredth_of_the_time():
+    """To find what a program holds that would be dropped takes a tenth of a second, and more."""
+    machine, asked = Machine(competes=True, untouched_s=0.05), []
+    machine.needed = "this program holds a lookup table"
+    rest = machine.rest
+
+    def slow():
+        asked.append(machine.clock.now_s)
+        machine.clock.now_s += 0.1
+        return rest()
+
+    machine.rest = slow
+    training = Training(machine).until("steady").steps(1)
+    begin = len(asked)
+    training.steps(1000)  # at least 50 s
+    assert 3 <= len(asked) - begin <= 12
+    machine.needed = None
+    training.steps(300)
+    assert machine.is_away
+
+
+def test_devices_that_are_gone_at_rest_cost_a_line_and_are_tried_again_later():
+    training = at_rest()
+    machine = training.machine
+    machine.gone = "the workers at far:2222 do not answer"
+    begin = machine.step
+    machine.hosts.append((begin, 10**6, 4.0))
+    training.steps(1000)
+    assert training.mode is UNTOUCHED and machine.is_away
+    assert training.said("error") and all(machine.gone in line for line in training.said("error"))
+    machine.gone = None
+    training.steps(3000)
+    assert isinstance(training.mode, Placed)
+
+
+def test_a_look_while_a_device_is_missing_waits_for_it():
+    training = at_rest()
+    machine = training.machine
+    machine.needed, machine.is_away = "another step of this program uses them", False
+    machine.generation += 1
+    machine.hosts.append((machine.step, 10**6, 4.0))
+    away(machine, 1500)
+    training.steps(1400)
+    assert training.mode is UNTOUCHED and training.said("joined") == []
+    training.steps(1000)
+    assert isinstance(training.mode, Placed) and training.said("joined") and training.said("error") == []

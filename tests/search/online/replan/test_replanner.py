@@ -10,7 +10,7 @@ import pytest
 from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
-from placer.graph.topology import Device, Link, Topology
+from placer.graph.topology import Device, Topology
 from placer.result import Failed, Measured
 from search.defaults import DEFAULT_SEARCHER
 from search.list_scheduling.heft import heft_placement
@@ -19,27 +19,15 @@ from search.online.replan.planner_server import BEGIN, CallServer
 from search.online.replan.proposal import NoRoomError, PlanSettings
 from search.online.replan.replanner import NEARLY, Replanner
 from surrogate.simulate.simulator import Simulator
-
-LINK = Link("*", "*", 2e-4, 1e9, send_s=1.5e-4, send_s_per_byte=5e-10, receive_s=1.5e-4, receive_s_per_byte=5e-10)
+from tests.search.online.towers import LINK, towers
 
 
 def machine(count, memory_bytes=None):
     return Topology(tuple(Device(f"worker:{i}", "cpu", memory_bytes) for i in range(count)), (LINK,))
 
 
-def towers(count=3, length=12, seed=0, scale=1.0):
-    """Towers of uneven ops between a fork and a join."""
-    rng = np.random.default_rng(seed)
-    ops = [Op("fork", cost_s={"cpu": 1e-4 * scale})]
-    edges = []
-    for t in range(count):
-        first = len(ops)
-        costs = rng.uniform(1e-3, 4e-3, length) * scale
-        ops += [Op(f"tower{t}/{i}", cost_s={"cpu": float(s)}, memory_bytes=10) for i, s in enumerate(costs)]
-        edges += [Edge(0, first, 10_000), *(Edge(v, v + 1, 10_000) for v in range(first, first + length - 1))]
-    ops.append(Op("join", cost_s={"cpu": 1e-4 * scale}))
-    edges += [Edge((t + 1) * length, len(ops) - 1, 10_000) for t in range(count)]
-    return OpGraph("towers", tuple(ops), tuple(edges))
+def short_towers(count=3):
+    return towers(count, length=12, seed=0, op_s=(1e-3, 4e-3), memory_bytes=10)
 
 
 class Machine:
@@ -60,7 +48,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def graph():
-    return towers()
+    return short_towers()
 
 
 def trained(graph, topology, rounds=1, **settings):
@@ -130,7 +118,7 @@ def test_known_rules_are_proposed_once_where_they_are_nearly_as_good(graph):
 def test_a_rule_that_is_no_good_is_not_proposed(graph):
     """HEFT does not look ahead to what comes back over links that are as slow as this."""
     slow = replace(LINK, latency_s=3e-3, send_s=2e-3, receive_s=2e-3)
-    plan = Replanner(towers(2, 12), Topology(machine(2).devices, (slow,)))
+    plan = Replanner(short_towers(2), Topology(machine(2).devices, (slow,)))
     prediction = plan._view().prediction
     heft = prediction.step_s_of(prediction.op_devices(heft_placement(prediction.problem)))
     found = plan.propose(6)
@@ -141,7 +129,7 @@ def test_a_rule_that_is_no_good_is_not_proposed(graph):
 def test_what_is_far_from_the_best_is_not_worth_a_step_of_the_training():
     """A chain over links that take longer than the step: the single devices were measured, and nothing is near."""
     slow = replace(LINK, latency_s=1.0)
-    plan = Replanner(towers(1), Topology(machine(2).devices, (slow,)))
+    plan = Replanner(short_towers(1), Topology(machine(2).devices, (slow,)))
     plan.tell([(p.devices, Measured(p.predicted_s * 1.05, 1e-4, 12)) for p in plan.singles()])
     assert plan.propose(4) == []
     assert "slower than the best" in plan.ended

@@ -222,7 +222,7 @@ def test_the_headline_gives_flops_the_regressor_that_suits_them(facts):
 
 
 def test_the_record_is_shown_as_it_was_even_where_it_is_older_than_the_code():
-    here = Path(__file__).parents[3]
+    here = Path(__file__).parents[4]
     facts = json.loads((here / "benchmarks" / "spoc.json").read_text(encoding="utf-8"))
     page = (here / "BENCHMARKS.md").read_text(encoding="utf-8").splitlines()
     assert all(line in page for line in page_lines(facts))

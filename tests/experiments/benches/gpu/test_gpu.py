@@ -39,19 +39,11 @@ from placer.devices.variables import variable_on
 from placer.errors import BadInputError
 from placer.graph.topology import Device, Topology
 from placer.result import Failed, Measured
+from tests.clock import Clock
 
 pytestmark = pytest.mark.slow
 
 NAMES = ("gpu:0", "cpu:0")
-
-
-class Clock:
-    """Moves when it is told to."""
-
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 def searched(ratio, bound=1.1, delivered="hybrid", **changes):
@@ -159,7 +151,7 @@ class TestBudget:
         assert budget.share_s(later, 1) == 90.0
         assert budget.share_s(later, 10) == pytest.approx(budget.seconds / 10)
         assert budget.share_s(later, 1000) == tasks.ENOUGH_S
-        clock.now = budget.seconds - tasks.LEAST_S + 1
+        clock.now_s = budget.seconds - tasks.LEAST_S + 1
         assert budget.share_s(first, 1) is None
 
     def test_in_a_shorter_run_each_task_has_less(self):
@@ -181,8 +173,8 @@ class TestBudget:
             share_s = budget.share_s(task, len(planned) - i)
             if share_s is not None:
                 reached += 1
-                clock.now += budget.limit_s(share_s)
-        assert clock.now <= 60 * minutes - tasks.RESERVE_S
+                clock.now_s += budget.limit_s(share_s)
+        assert clock.now_s <= 60 * minutes - tasks.RESERVE_S
         assert 1 <= reached < len(planned)
 
 

@@ -1,0 +1,40 @@
+"""What slowed, by a few steps on each single device: steps may feel a load that probes do not see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from statistics import median
+
+from search.online.diagnose.diagnosis import Diagnosis, diagnose_by_steps
+from search.online.interfaces import Steps
+from search.online.trials.race import sample
+from search.online.trials.trials import Trials
+
+PROBE_STEPS = 2  # on one device
+
+
+class SingleDevices:
+    """Steps on one device each, of now against those of the search."""
+
+    def __init__(self, trials: Trials) -> None:
+        self.trials = trials
+        self._calm_s: dict[str, float] = {}  # seconds of a step on each device alone, as the search measured it
+
+    def learn(self) -> None:
+        """Keep what the search measured, before a change of load voids it."""
+        measured = [single for single in self.trials.singles if single in self.trials.step_s]
+        self._calm_s = {self.trials.name_of(single): self.trials.step_s[single] for single in measured}
+
+    def diagnose(self, names: Iterable[str], before: Mapping[str, float], step_ratio: float) -> Steps[Diagnosis]:
+        """What slowed since it was last acted on. names: of all devices. before: how many times slower than in the
+        search these were then. step_ratio: of step times, now by then.
+        """
+        trials = self.trials
+        factors = dict.fromkeys(names, math.nan)  # unknown where no such mapping is built
+        for single in trials.singles:
+            name = trials.name_of(single)
+            if name in self._calm_s and trials.live.is_current(single):
+                took = yield from sample(single, PROBE_STEPS)
+                factors[name] = median(took) / self._calm_s[name] / before.get(name, 1.0)
+        return diagnose_by_steps(factors, step_ratio)
