@@ -345,7 +345,7 @@ class Runner:
         beside = peers[0].seconds[: found.repeats] if peers else []
         scale = self.anchor_s / median(beside) if beside else self._scale  # none ran where all entries were dropped
         early = found.repeats < self.settings.repeats
-        return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, entry.switch_s, early)
+        return replace(found.scaled(scale), switch_s=entry.switch_s, stopped_early=early)
 
     def _keep_the_fastest(self, entries: Sequence[RacedStep], peers: Sequence[RacedStep]) -> None:
         """The fastest entry that finished all heats replaces a slower incumbent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placer.errors import PlacerError
@@ -30,8 +30,8 @@ class SideBySide:
 
     def scaled(self, factor: float) -> SideBySide:
         """The same with all times multiplied."""
-        untouched = None if self.untouched is None else _scaled(self.untouched, factor)
-        return SideBySide({m: _scaled(result, factor) for m, result in self.measured.items()}, untouched)
+        untouched = None if self.untouched is None else self.untouched.scaled(factor)
+        return SideBySide({m: result.scaled(factor) for m, result in self.measured.items()}, untouched)
 
 
 @contextmanager
@@ -151,7 +151,3 @@ def side_by_side(
     for found, s in zip(rounds, shared_s, strict=True):
         measured = found.scaled(shared_s[0] / s).measured | measured
     return SideBySide(measured, rounds[0].untouched)
-
-
-def _scaled(result: Measured, factor: float) -> Measured:
-    return replace(result, step_s=result.step_s * factor, spread_s=result.spread_s * factor)

@@ -366,9 +366,8 @@ class Trials:
         """Keep the results of these steps, scaled to the known time of `anchor`, which took `beside` beside them."""
         scale = self.step_s.setdefault(anchor, beside.step_s) / beside.step_s
         for mode in modes:
-            found = summary(took[mode])
             switch_s = mode.switch_s if isinstance(mode, Placed) else 0.0
-            scaled = replace(found, step_s=found.step_s * scale, spread_s=found.spread_s * scale, switch_s=switch_s)
+            scaled = replace(summary(took[mode]).scaled(scale), switch_s=switch_s)
             self.step_s[mode] = scaled.step_s
             plan, devices = (mode.plan, mode.devices) if isinstance(mode, Placed) else (WHOLE, ())
             self._tell(mode.name, plan, devices, scaled)
