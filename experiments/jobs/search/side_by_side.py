@@ -50,18 +50,17 @@ def prepared(job: Job, mappings: Iterable[Mapping]) -> Iterator[Steps]:
         yield steps
 
 
-def in_turn(job: Job, steps: Steps, repeats: int, *, anchor: bool = True, untouched: bool = False) -> SideBySide:
-    """Step all in turn, `repeats` times each, none stopped early.
+def in_turn(job: Job, steps: Steps, repeats: int, *, untouched: bool = False) -> SideBySide:
+    """Step all in turn with the runner's anchor, `repeats` times each, none stopped early, and scale all times to the
+    anchor's first step time (see placer.measure.runner.Runner).
 
-    anchor: whether the runner's anchor is stepped with them and all times are scaled to its first step time (see
-    placer.measure.runner.Runner). untouched: whether the untouched step is stepped with them, where this process has
-    the devices for it. Raises PlacerError where there is no anchor.
+    untouched: whether the untouched step is stepped with them, where this process has the devices for it. Raises
+    PlacerError where there is no anchor.
     """
-    if anchor and job.runner.anchor is None:
+    if job.runner.anchor is None:
         raise PlacerError(f"no single device can run {job.settings.model}, so nothing can be compared with one.")
-    first = [job.runner.anchor] if anchor and job.runner.anchor is not None else []
-    results, default = stepped(job, [*first, *steps.values()], repeats, untouched=untouched)
-    scale = job.runner.anchor_s / results.pop(0).step_s if anchor else 1.0
+    results, default = stepped(job, [job.runner.anchor, *steps.values()], repeats, untouched=untouched)
+    scale = job.runner.anchor_s / results.pop(0).step_s
     return SideBySide(dict(zip(steps, results, strict=True)), default).scaled(scale)
 
 
@@ -74,7 +73,7 @@ def stepped(
     fewest: int | None = None,
     kept: Collection[PlacedStep] = (),
 ) -> tuple[list[Measured], Measured | None]:
-    """Step all in turn, as `in_turn` does without an anchor: (their times, the untouched step's if it was stepped).
+    """Step all in turn: (their times as measured, the untouched step's if it was stepped).
 
     steps: of the job, or of the same step with ops divided. fewest, kept: as for Runner.compare, which never leaves
     out the untouched step.

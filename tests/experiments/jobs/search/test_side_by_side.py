@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.jobs.search.side_by_side import in_turn, prepared, side_by_side
+from experiments.jobs.search.side_by_side import prepared, side_by_side, stepped
 from placer.errors import PlacerError
 from placer.measure import untouched as untouched_module
 from placer.result import Failed, Measured
@@ -81,10 +81,10 @@ def test_every_round_has_the_anchor_and_the_first_and_is_scaled_to_the_first_rou
 def test_without_the_anchor_seconds_stay_as_measured():
     job = Machine({"a": 3.0, "b": 4.0}, anchored=False, has_local=False)
     with prepared(job, ["a", "b"]) as steps:
-        found = in_turn(job, steps, 7, anchor=False, untouched=True)
+        found, default = stepped(job, list(steps.values()), 7, untouched=True)
         assert job.closed == []
-    assert [result.step_s for result in found.measured.values()] == [3.0, 4.0]
-    assert found.untouched is None  # the process computes nothing
+    assert [result.step_s for result in found] == [3.0, 4.0]
+    assert default is None  # the process computes nothing
     assert sorted(job.closed) == ["a", "b"]
 
 
