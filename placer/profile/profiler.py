@@ -194,13 +194,6 @@ def with_costs(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]]) -
     return replace(graph, ops=ops)
 
 
-def scaled(graph: OpGraph, factor: MappingABC[str, float]) -> OpGraph:
-    """The graph with every cost on a device multiplied by that device's factor."""
-    costs = {op.name: {d: s * factor.get(d, 1.0) for d, s in op.cost_s.items()} for op in graph.ops}
-    ops = tuple(replace(op, cost_s=costs[op.name]) for op in graph.ops)
-    return replace(graph, ops=ops)
-
-
 def trace_steps(
     captured: Captured,
     devices: Devices,

@@ -86,7 +86,6 @@ class Trials:
         self.step_s: dict[Mode, float] = {}  # all comparable: at the pace of the first race, or since the load changed
         self.tried: list[Trial] = []
         self.latest_s: deque[float] = deque(maxlen=LATEST)  # seconds of the incumbent's latest undisturbed steps
-        self.moves = 0
         self.lost_s = 0.0  # seconds lost to building and to steps of others
         self._freed_single_s: float | None = None  # of the fastest single device, when all was freed
         self._predicted: dict[tuple[int, tuple[int, ...]], float] = {}  # by plan of splits and devices
@@ -127,7 +126,6 @@ class Trials:
     def move(self, mode: Mode, latest_s: Iterable[float], why: str) -> None:
         """Go on with `mode`, and note it in the journal."""
         self.go_on_with(mode, latest_s)
-        self.moves += 1
         self.say("moved", f"to {self.describe(mode)}: {why}.", step_s=self.known_s(mode))
 
     def leave_untouched(self) -> None:

@@ -13,7 +13,7 @@ from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Topology
 from placer.profile import profiler
-from placer.profile.profiler import profile, scaled, trace_steps, watched_session
+from placer.profile.profiler import profile, trace_steps, watched_session
 from placer.profile.step_trace import TracedOp, TracedStep
 from placer.trace.capture import capture
 
@@ -49,15 +49,6 @@ def test_a_step_with_a_branch_is_profiled(two_cpus):
     captured = capture(step, (tf.ones(2),), "branch")
     graph = profile(captured, two_cpus, captured.flat_inputs((tf.ones(2),)))
     assert all(set(op.cost_s) == {"cpu:0", "cpu:1"} for op in graph.ops)
-
-
-def test_scaling_multiplies_one_devices_costs(setting, two_cpus):
-    captured, inputs = setting
-    graph = profile(captured, two_cpus, inputs)
-    twice = scaled(graph, {"cpu:1": 2.0})
-    for before, after in zip(graph.ops, twice.ops, strict=True):
-        assert after.cost_s["cpu:0"] == before.cost_s["cpu:0"]
-        assert after.cost_s["cpu:1"] == 2 * before.cost_s["cpu:1"]
 
 
 def test_a_traced_step_runs_ops_where_they_are_mapped(setting, two_cpus):
