@@ -267,7 +267,7 @@ from placer.measure.untouched import measure_untouched
 
 captured = capture(step, batch)
 inputs = captured.flat_inputs(batch)
-_, references, _ = measure_untouched(captured, inputs)
+references = measure_untouched(captured, inputs).references
 devices = open_devices("cpus:2")
 assert devices.has_local and len(devices.topology.links) == 2
 graph = profile(captured, devices, inputs)

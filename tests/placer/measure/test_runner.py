@@ -66,7 +66,7 @@ def captured(two_cpus, make_step):
 @pytest.fixture
 def runner(captured, two_cpus):
     step, inputs = captured
-    _, references, _ = measure_untouched(step, inputs, FEW)
+    references = measure_untouched(step, inputs, FEW).references
     runner = Runner(step, two_cpus, inputs, references, FEW)
     yield runner
     runner.close()
@@ -373,7 +373,7 @@ def test_a_loss_that_is_not_finite_is_told(two_cpus, factor, adds, says):
 
     inputs = (tf.constant(1.0),)
     captured = capture(step, inputs, "diverging")
-    _, _, diverged = measure_untouched(captured, captured.flat_inputs(inputs), FEW)
+    diverged = measure_untouched(captured, captured.flat_inputs(inputs), FEW).diverged
     assert diverged == says
 
 
@@ -445,7 +445,7 @@ class Roomy(NoForesight):
 def test_no_more_steps_are_held_at_once_than_there_is_memory_for(captured, two_cpus, room):
     """Anchor, incumbent and candidates together; the fewer there may be, the fewer race together."""
     step, inputs = captured
-    _, references, _ = measure_untouched(step, inputs, FEW)
+    references = measure_untouched(step, inputs, FEW).references
     runner = Runner(step, two_cpus, inputs, references, FEW, foresight=Roomy(room))
     held, most = [], 0
     prepare = runner.prepare
