@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -42,7 +42,6 @@ MOST_LOST = 0.1  # of a GPU's kernel time
 UNABLE = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError)
 MOST_UNABLE = 12  # tries, each of which finds one op without a kernel on the GPU
 NODE = re.compile(r"\{\{node ([^{}\s]+)\}\}")
-T = TypeVar("T")
 _serial = itertools.count()
 
 
@@ -73,15 +72,16 @@ def profile(
 
     why_not: dict[str, str] = {}
     for d, device in enumerate(topology.devices):
-        found, able = first_that_runs(traced, able, topology, d)
-        if isinstance(found, str):
-            why_not[device.name] = found
+        found = first_that_runs(traced, able, topology, d)
+        able = found.graph
+        if isinstance(found.ran, str):
+            why_not[device.name] = found.ran
             if device.kind == "gpu":
-                warnings.warn(f"{device.name} gets no ops because it could not be profiled: {found}", stacklevel=2)
+                warnings.warn(f"{device.name} gets no ops because it could not be profiled: {found.ran}", stacklevel=2)
             continue
-        assignment, steps = found
-        warn_of_lost_kernels(steps, device)
-        seen = _medians(able, topology, assignment, steps)
+        ran = found.ran
+        warn_of_lost_kernels(ran.steps, device)
+        seen = _medians(able, topology, ran.assignment, ran.steps)
         for (name, at), seconds in seen.items():
             if seconds is not None:
                 (own if at == device.name else spare)[name][at] = seconds
@@ -113,18 +113,32 @@ def _check_timed(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]],
         )
 
 
-def first_that_runs(
-    traced: Callable[[Sequence[int]], T], graph: OpGraph, topology: Topology, device: int
-) -> tuple[tuple[Sequence[int], T] | str, OpGraph]:
-    """((the first assignment for profiling `device` that runs, what `traced` returns for it) or why none runs, and the
-    graph without the ops on the GPU that turned out to have no kernel there).
+class Ran(NamedTuple):
+    """Traced steps, and on which device each op was asked to run."""
+
+    assignment: Sequence[int]
+    steps: list[TracedStep]
+
+
+class FirstRun(NamedTuple):
+    """What came of profiling a device, or why nothing runs there; and the graph without the ops on the GPU that turned
+    out to have no kernel there.
     """
+
+    ran: Ran | str
+    graph: OpGraph
+
+
+def first_that_runs(
+    traced: Callable[[Sequence[int]], list[TracedStep]], graph: OpGraph, topology: Topology, device: int
+) -> FirstRun:
+    """Try the assignments for profiling `device` one after another, until one runs."""
     reason = ""
     for _ in range(MOST_UNABLE):
         unable = None
         for assignment in attempts(graph, topology, device):
             try:
-                return (assignment, traced(assignment)), graph
+                return FirstRun(Ran(assignment, traced(assignment)), graph)
             except (*UNABLE, tf.errors.ResourceExhaustedError, tf.errors.InternalError) as error:
                 reason = what_failed(error)
                 if is_out_of_memory(error):
@@ -137,7 +151,7 @@ def first_that_runs(
         if unable is None or here.kind == "cpu":
             break
         graph = without(graph, topology, [(unable, here.name)])
-    return reason or _why_none(graph, topology, device), graph
+    return FirstRun(reason or _why_none(graph, topology, device), graph)
 
 
 def _why_none(graph: OpGraph, topology: Topology, device: int) -> str:
