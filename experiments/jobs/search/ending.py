@@ -286,7 +286,7 @@ def _compared(finalist: Finalist, single_s: float) -> Row:
 def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
     """The step under the best mapping as predicted, op by op, and as traced."""
     from experiments.jobs.search.timelines import measured_timeline
-    from placer.profile.profiler import trace_steps
+    from placer.profile.traced_session import trace_steps
 
     job, mapping = best.job, best.job.fine(best.row.mapping)
     predicted = _timeline(best)

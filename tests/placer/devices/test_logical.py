@@ -260,7 +260,8 @@ from placer.graph.coarsen import coarsen
 from placer.devices.opening import open_devices
 from placer.graph.mapping import Mapping
 from placer.result import Measured
-from placer.profile.profiler import profile, trace_steps
+from placer.profile.profiler import profile
+from placer.profile.traced_session import trace_steps
 from placer.measure.runner import Runner
 from placer.measure.settings import RunnerSettings
 from placer.measure.untouched import measure_untouched
