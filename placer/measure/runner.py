@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any, Protocol
@@ -18,15 +18,14 @@ from placer.execute.agreement import Outcome
 from placer.execute.outputs import attempted, no_room, out_of_memory, values
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.mapping import Mapping
+from placer.measure.in_turn import InTurn
 from placer.measure.race import Race, RacedStep
 from placer.measure.settings import RunnerSettings
 from placer.measure.step_check import StepCheck
-from placer.measure.timing import Step, timed
-from placer.result import Failed, Measured, Result, is_clearly_slower, relative_error, summary
+from placer.result import Failed, Result, summary
 from placer.trace.capture import Captured
 
 SWITCHED = "a mapping was set up"
-PRECISE = 0.004  # relative standard error of a median at which more steps would change no figure that is quoted
 
 
 class Foresight(Protocol):
@@ -160,6 +159,11 @@ class Runner:
             self._join_anew()
 
     @property
+    def in_turn(self) -> InTurn:
+        """Times steps on this runner's inputs, by its settings of now."""
+        return InTurn(self.inputs, self.settings.warm_up, self.clock, self.suspends)
+
+    @property
     def kept(self) -> list[Mapping]:
         """The mappings whose steps are kept for comparison."""
         return list(self._mapping_of.values())
@@ -187,40 +191,6 @@ class Runner:
             self.incumbent.close()
             self._mapping_of.pop(self.incumbent, None)
         self.incumbent, self.incumbent_s = self.anchor, self.anchor_s / self._scale
-
-    def seconds_of(self, step: Step, repeats: int) -> list[float]:
-        """Seconds of so many steps, one after another, after the warm-up."""
-        for _ in range(self.settings.warm_up):
-            self._one_step_s(step)
-        return [self._one_step_s(step) for _ in range(repeats)]
-
-    def compare(
-        self, steps: Sequence[Step], repeats: int, *, fewest: int | None = None, kept: Collection[Step] = ()
-    ) -> list[Measured]:
-        """Time steps in turn: figures that a report may quote.
-
-        fewest=None: every step takes `repeats` turns. Otherwise the slower half drops out after `fewest` turns and
-        again halfway from there to `repeats`; from `fewest` on, steps clearly slower than the fastest drop out, too.
-        Steps in `kept` never do. All end once the medians of those that are left are known to PRECISE.
-        """
-        for step in steps:
-            for _ in range(self.settings.warm_up):
-                self._one_step_s(step)
-        seconds: list[list[float]] = [[] for _ in steps]
-        live = list(range(len(steps)))
-        for turn in range(1, repeats + 1):
-            for i in live:
-                seconds[i].append(self._one_step_s(steps[i]))
-            if fewest is not None and turn >= fewest:
-                fastest = min((seconds[i] for i in live), key=median)
-                racing = [i for i in live if steps[i] not in kept and not is_clearly_slower(seconds[i], fastest)]
-                if turn in (fewest, (fewest + repeats) // 2):
-                    racing = sorted(racing, key=lambda i: median(seconds[i]))[: (len(racing) + 1) // 2]
-                live = [i for i in live if i in racing or steps[i] in kept]
-                if all(relative_error(seconds[i]) <= PRECISE for i in live):
-                    break
-        turns = max(map(len, seconds), default=0)
-        return [replace(summary(s), stopped_early=len(s) < turns) for s in seconds]
 
     def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
         """`prepare`, with a failure as a value."""
@@ -300,7 +270,7 @@ class Runner:
         ready = self.ready(mapping)
         if isinstance(ready, Failed):
             return None
-        if isinstance(attempted(lambda: self.seconds_of(ready[0], 0)), Failed):
+        if isinstance(attempted(lambda: self.in_turn.seconds_of(ready[0], 0)), Failed):
             ready[0].close()
             return None
         return ready[0]
@@ -325,14 +295,11 @@ class Runner:
         """The results of entries that are ready; None where anchor or incumbent failed, so that there is none."""
         peers = [RacedStep(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
         has_gpu = any(device.kind == "gpu" for device in self.devices.topology.devices)
-        Race(self._one_step_s, self.settings, peers, self.incumbent_s, has_gpu).run(entries)
+        Race(self.in_turn, self.settings, peers, self.incumbent_s, has_gpu).run(entries)
         if peers and peers[0].seconds and not any(peer.failed for peer in peers):  # else it is no usual step
             self._scale = self.anchor_s / median(peers[0].seconds)
         self._keep_the_fastest(entries, peers)
         return [self._result(entry, peers) for entry in entries]
-
-    def _one_step_s(self, step: Step) -> float:
-        return timed(step, self.inputs, self.clock, self.suspends)
 
     def _result(self, entry: RacedStep, peers: Sequence[RacedStep]) -> Result | None:
         """The entry's result, scaled by what the anchor took in the same turns; None where anchor or incumbent failed

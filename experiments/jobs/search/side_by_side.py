@@ -75,7 +75,7 @@ def stepped(
 ) -> tuple[list[Measured], Measured | None]:
     """Step all in turn: (their times as measured, the untouched step's if it was stepped).
 
-    steps: of the job, or of the same step with ops divided. fewest, kept: as for Runner.compare, which never leaves
+    steps: of the job, or of the same step with ops divided. fewest, kept: as for InTurn.compare, which never leaves
     out the untouched step.
     """
     from placer.measure.untouched import UntouchedStep
@@ -84,7 +84,7 @@ def stepped(
         timed: list[Step] = [*steps]
         if untouched and job.devices.has_local:
             timed.append(stack.enter_context(closing(UntouchedStep(job.captured))))
-        results = job.runner.compare(timed, repeats, fewest=fewest, kept=[*kept, *timed[len(steps) :]])
+        results = job.runner.in_turn.compare(timed, repeats, fewest=fewest, kept=[*kept, *timed[len(steps) :]])
     return results[: len(steps)], results[len(steps)] if len(timed) > len(steps) else None
 
 
@@ -114,10 +114,10 @@ def apart(
                 seconds[i] = ready
                 continue
             with closing(ready[0]) as step:
-                so_far += owner.runner.seconds_of(step, each)
+                so_far += owner.runner.in_turn.seconds_of(step, each)
         if untouched and job.devices.has_local:
             with closing(UntouchedStep(job.captured)) as default:
-                default_s += job.runner.seconds_of(default, each)
+                default_s += job.runner.in_turn.seconds_of(default, each)
     found = [so_far if isinstance(so_far, Failed) else summary(so_far) for so_far in seconds]
     return found, summary(default_s) if default_s else None
 

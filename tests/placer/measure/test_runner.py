@@ -19,41 +19,9 @@ from placer.measure.timing import timed
 from placer.measure.untouched import UntouchedStep, measure_untouched
 from placer.result import Failed, Measured, heats, summary
 from placer.trace.capture import capture
+from tests.placer.measure.fake_steps import Clock, FakeStep, forever
 
 FEW = RunnerSettings(warm_up=1, repeats=5)
-
-
-class Value:
-    """A returned tensor, as far as a runner looks at it."""
-
-    def numpy(self):
-        return np.float32(1.0)
-
-
-class FakeStep:
-    """A step that takes as long as it is told, on a clock that only it moves."""
-
-    def __init__(self, clock, seconds):
-        self.clock, self.seconds = clock, iter(seconds)
-        self.closed = False
-
-    def run_flat(self, inputs):
-        self.clock.now += next(self.seconds)
-        return [Value()]
-
-    def close(self):
-        self.closed = True
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-def forever(seconds):
-    return (seconds for _ in count())
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +105,7 @@ def test_a_step_across_a_suspend_is_not_believed_and_another_is_timed(captured, 
     assert runner._raced([RacedStep(step, 0.5)]) == [Measured(1.0, 0.0, 5, 0.5)]
     step.steps = step.asleep_s = 0
     runner = Runner(captured[0], two_cpus, captured[1], [], FEW, clock, suspends=Suspends(clock, suspends._since_boot))
-    assert runner.compare([step], 5) == [Measured(1.0, 0.0, 5)]
+    assert runner.in_turn.compare([step], 5) == [Measured(1.0, 0.0, 5)]
 
 
 def test_the_faster_one_becomes_incumbent(captured, two_cpus):
@@ -401,34 +369,6 @@ def test_timed_uses_the_clock_it_is_given():
 
 def test_settings_are_frozen():
     assert replace(FEW, repeats=7).repeats == 7
-
-
-@pytest.fixture
-def bare(clock):
-    """A runner for steps that exist already."""
-    runner = object.__new__(Runner)
-    runner.settings, runner.inputs, runner.clock, runner.suspends = FEW, [], clock, None
-    return runner
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-def test_finalists_drop_out_by_halves_or_when_clearly_slower_and_the_kept_ones_never(bare, clock):
-    noisy = lambda mean: (mean * (1 + 0.1 * (i % 5 - 2)) for i in count())  # noqa: E731
-    steps = [FakeStep(clock, noisy(mean)) for mean in (1.04, 1.02, 1.5, 1.03, 1.0, 2.0)]
-    found = bare.compare(steps, 40, fewest=10, kept=steps[-1:])
-    assert [m.repeats for m in found] == [10, 25, 10, 10, 40, 40]  # halved after 10 turns, and again after 25
-    assert [m.stopped_early for m in found] == [True, True, True, True, False, False]
-    assert found[5].step_s == pytest.approx(2.0)
-
-
-def test_finalists_that_hold_still_are_stepped_no_longer_than_it_takes_to_know_them(bare, clock):
-    steps = [FakeStep(clock, forever(seconds)) for seconds in (1.0, 1.001)]
-    assert [m.repeats for m in bare.compare(steps, 30, fewest=10)] == [10, 10]
-    assert [m.repeats for m in bare.compare(steps, 30)] == [30, 30]
 
 
 class Roomy(NoForesight):

@@ -22,7 +22,12 @@ class Machine:
         self.devices = SimpleNamespace(has_local=has_local)
         anchor = self.step("anchor") if anchored else None
         self.runner = SimpleNamespace(
-            anchor=anchor, anchor_s=1.0, kept=[], ready=self.ready, compare=self.compare, free=self.free
+            anchor=anchor,
+            anchor_s=1.0,
+            kept=[],
+            ready=self.ready,
+            free=self.free,
+            in_turn=SimpleNamespace(compare=self.compare),
         )
         self.prediction = SimpleNamespace(hold=lambda mappings: True)
 
