@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Protocol
 
@@ -54,6 +54,23 @@ class NoForesight:
 
     def peaks(self, mapping: Mapping) -> Sequence[float]:
         return ()
+
+
+@dataclass(eq=False)
+class _Entry:
+    """A mapping in a race. raced: its step; None where it could not be set up. result: None until it is raced, and
+    where the anchor or the incumbent failed beside it, so that it is to be measured again without them.
+    """
+
+    mapping: Mapping
+    raced: RacedStep | None
+    result: Result | None = None
+
+    @property
+    def came_to(self) -> Result:
+        """The result, once there is one."""
+        assert self.result is not None
+        return self.result
 
 
 class Runner:
@@ -109,27 +126,40 @@ class Runner:
         """The step times of several mappings by successive halving (Jamieson & Talwalkar 2016): all are stepped in
         turn, the slower half drops out, the faster half goes on, and only the winner takes all repeats.
         """
+        found = self._race_the_first(mappings)
+        while len(found) < len(mappings):
+            found += self._race_the_first(mappings[len(found) :])
+        return found
+
+    def _race_the_first(self, mappings: Sequence[Mapping]) -> list[Result]:
+        """The step times of the first of `mappings`: of those that the devices hold together, and of one alone where
+        there is no anchor yet.
+        """
         self.free()
-        if self.anchor is None and len(mappings) > 1:
-            return [self.measure(mappings[0]), *self.race(mappings[1:])]
-        together = self._with_room(mappings)
-        ready = [self.ready(mapping) for mapping in together]
-        entries = [RacedStep(*placed) for placed in ready if not isinstance(placed, Failed)]
+        entries = [self._entry(mapping) for mapping in self._with_room(mappings if self.anchor else mappings[:1])]
+        self._race_and_close({entry.raced: entry for entry in entries if entry.raced is not None})
+        alone = [entry for entry in entries if entry.result is None]
+        if alone:
+            again = self._without_anchor([entry.mapping for entry in alone])
+            for entry, result in zip(alone, again, strict=True):
+                entry.result = result
+        return [entry.came_to for entry in entries]
+
+    def _entry(self, mapping: Mapping) -> _Entry:
+        placed = self.ready(mapping)
+        return _Entry(mapping, None, placed) if isinstance(placed, Failed) else _Entry(mapping, RacedStep(*placed))
+
+    def _race_and_close(self, entries: dict[RacedStep, _Entry]) -> None:
+        """Race entries that are ready, and note what they came to. Only the anchor and the incumbent are kept."""
         try:
-            results = iter(self._raced(entries))
+            for entry, result in zip(entries.values(), self._raced(list(entries)), strict=True):
+                entry.result = result
         finally:
-            for entry in entries:
-                if entry.step not in (self.anchor, self.incumbent):
-                    entry.step.close()
-        for mapping, placed in zip(together, ready, strict=True):
-            if not isinstance(placed, Failed):
-                self._mapping_of[placed[0]] = mapping
-        self._mapping_of = {step: m for step, m in self._mapping_of.items() if step in (self.anchor, self.incumbent)}
-        done = [placed if isinstance(placed, Failed) else next(results) for placed in ready]
-        alone = [mapping for mapping, result in zip(together, done, strict=True) if result is None]
-        again = iter(self._without_anchor(alone) if alone else ())
-        left = mappings[len(together) :]
-        return [next(again) if result is None else result for result in done] + (self.race(left) if left else [])
+            for raced in entries:
+                if raced.step not in (self.anchor, self.incumbent):
+                    raced.step.close()
+        known = self._mapping_of | {raced.step: entry.mapping for raced, entry in entries.items()}
+        self._mapping_of = {step: mapping for step, mapping in known.items() if step in (self.anchor, self.incumbent)}
 
     def _without_anchor(self, mappings: Sequence[Mapping]) -> list[Result]:
         """Race mappings beside which anchor or incumbent failed; where none of them runs, the anchor is back."""

@@ -207,6 +207,20 @@ def test_where_the_anchor_fails_candidates_are_measured_without_it(runner, monke
     assert runner.anchor is not former and runner.kept[0] == single(runner, 1)
 
 
+def test_results_come_in_the_order_of_the_mappings_however_they_were_come_by(runner, monkeypatch):
+    def runs_out(inputs):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM")
+
+    refused, ready = single(runner, 1), Runner.ready
+    none = Failed("memory", "no room")
+    monkeypatch.setattr(Runner, "ready", lambda self, mapping: none if mapping == refused else ready(self, mapping))
+    found = runner.race([refused, single(runner, 0), refused])
+    assert [type(result) for result in found] == [Failed, Measured, Failed]
+    monkeypatch.setattr(runner.anchor, "run_flat", runs_out)
+    found = runner.race([single(runner, 0), refused, single(runner, 0)])
+    assert [type(result) for result in found] == [Measured, Failed, Measured]
+
+
 def test_an_anchor_that_grew_slow_before_it_failed_says_nothing_of_the_machines_pace(captured, two_cpus):
     def thrashing():
         yield from (12.0, 12.0)
