@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -13,6 +13,9 @@ Reason = Literal["memory", "loss", "placement", "device", "link", "case", "error
 """memory: a device has too little; loss: another loss than the untouched step's; placement: ops ran elsewhere; device:
 one is absent or lost; link: a tensor would cross one that is missing; case: the campaign's case cannot be opened.
 """
+
+MEDIAN_SIGMAS = 1.2533  # standard deviation of a median of n normal values, in theirs / sqrt(n): sqrt(pi / 2)
+QUARTILE_SIGMAS = 1.349  # interquartile range of normal values, in their standard deviations
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,10 @@ class Measured:
     repeats: int = 1
     switch_s: float = 0.0  # seconds from choosing the mapping to the end of its first step, fresh variables included
     stopped_early: bool = False
+
+    def scaled(self, factor: float) -> Measured:
+        """The same with the step time and its spread multiplied; what the switch took is not."""
+        return replace(self, step_s=self.step_s * factor, spread_s=self.spread_s * factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +57,16 @@ def is_clearly_slower(seconds: Sequence[float], fastest: Sequence[float]) -> boo
     return bool(np.percentile(seconds, 25) > np.percentile(fastest, 75))
 
 
+def median_error(spread: float, repeats: int) -> float:
+    """Standard error of the median of so many values with this interquartile range, in their unit, for normal noise
+    (McGill, Tukey & Larsen 1978, "Variations of Box Plots"); unreliable below four repeats.
+    """
+    return MEDIAN_SIGMAS * spread / (QUARTILE_SIGMAS * math.sqrt(repeats))
+
+
 def standard_error(found: Measured) -> float:
-    """Standard error of the median step time, as a share of it, for normal noise; unreliable below four repeats."""
-    return 1.25 * found.spread_s / (1.35 * found.step_s * math.sqrt(found.repeats))
+    """The `median_error` of the step time, as a share of it."""
+    return median_error(found.spread_s, found.repeats) / found.step_s
 
 
 def relative_error(seconds: Sequence[float]) -> float:

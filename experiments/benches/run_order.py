@@ -108,7 +108,7 @@ def _in_each_order(job: Job, predictions: dict[str, Prediction], placement: Plac
             steps.append(job.runner.prepare(job.fine(mapping))[0])
             stack.callback(steps[-1].close)
             if prediction.schedule == FIFO:
-                job.runner.seconds_of(steps[-1], SETTLED)
+                job.runner.in_turn.seconds_of(steps[-1], SETTLED)
         found = stepped(job, steps, repeats, untouched=False)[0]
     return {
         schedule: {"step_s": result.step_s, "spread_s": result.spread_s, "predicted_s": prediction.step_s(mapping)}

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from math import sqrt
 from multiprocessing.connection import Connection
 from statistics import median
 from types import TracebackType
@@ -19,6 +18,7 @@ from experiments.benches.process import SPAWN
 from experiments.loops.catalogue import SETTLED
 from placer.devices.workers.worker import end_with_parent
 from placer.errors import PlacerError
+from placer.result import median_error
 
 if TYPE_CHECKING:  # only a training's own process loads TensorFlow
     from placer import AutoStep
@@ -120,7 +120,7 @@ def compared(pairs: Sequence[tuple[float, float]], one: str, other: str) -> Fact
     return {
         "ratio": median(ratios),
         "spread": float(high - low),
-        "error": float(high - low) / 1.349 * 1.253 / sqrt(len(ratios)),  # of a median, were it normal
+        "error": median_error(float(high - low), len(ratios)),
         one: median(mine for mine, _ in pairs),
         other: median(theirs for _, theirs in pairs),
         "pairs": len(pairs),

@@ -85,8 +85,7 @@ def start_own(spec: str | None, max_memory: MemoryLimits = NO_LIMITS) -> Workers
 def replace_links(devices: Devices) -> Devices:
     """The same devices with their links measured now."""
     names = [devices.tf_name(d) for d in range(len(devices.topology))]
-    limits = [device.memory_bytes for device in devices.topology.devices if device.memory_bytes is not None]
-    probes = probes_within(min(limits, default=None))
+    probes = probes_within(devices.topology.least_memory_bytes)
     links = measure_links(devices.topology.names, names, probes=probes, nodes=devices.topology.nodes)
     return replace(devices, topology=replace(devices.topology, links=links))
 

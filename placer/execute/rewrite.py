@@ -94,7 +94,8 @@ class PlacedStep:
     """A training step under one mapping: call it like the step it was made from.
 
     variables: node name -> the variable that this step trains, on its device. Other placed steps of the same
-    captured step train variables of their own unless they were made from these.
+    captured step train variables of their own unless they were made from these. draws: how many steps drew random
+    numbers before; set it to go on with the stream of others.
     """
 
     def __init__(
@@ -106,20 +107,18 @@ class PlacedStep:
         variables: MappingABC[str, tf.Variable] | None = None,
         order: Sequence[str] = (),
         proven: bool = False,
-        draws: Draws | None = None,
     ) -> None:
         """devices: TensorFlow's device name per op of the captured graph. sources: the variables that values are copied
         from (default: the user's own); a source that is already on its device is used itself. variables: variables on
         their devices, used as they are. order: as in `Template.placed`. proven: skip the check of the
-        first call, because this mapping's placement was verified before. draws: how many steps drew random numbers
-        before, shared by all that go on with one stream; None = its own.
+        first call, because this mapping's placement was verified before.
         """
         captured = template.captured
         self.captured = captured
         self.device_of = {op.name: device for op, device in zip(captured.graph.ops, devices, strict=True)}
         self._mark = next(_serial)
         self.function_name = f"__placer_{captured.graph.fingerprint}_{self._mark}"
-        self.draws = draws or Draws()
+        self.draws = Draws()
         self.rebind(variables or self._moved(captured.variables if sources is None else sources, sources is not None))
         placed = template.placed(self.function_name, self.device_of, order, template.host)
         tf_internals.mark_nodes(placed, self._mark)

@@ -46,8 +46,7 @@ def most_bytes(graph: OpGraph) -> float:
 
 def may_lack_memory(graph: OpGraph, topology: Topology, headroom: float) -> bool:
     """Whether some device could not hold all variables of a step. headroom: the share of its memory that stays free."""
-    limits = [device.memory_bytes for device in topology.devices if device.memory_bytes is not None]
-    return bool(limits) and sum(op.memory_bytes for op in graph.ops) > min(limits) * (1 - headroom)
+    return sum(op.memory_bytes for op in graph.ops) > topology.least_memory_bytes * (1 - headroom)
 
 
 def peaks_in_order(graph: OpGraph, devices: Sequence[int], count: int) -> tuple[float, ...]:
@@ -78,8 +77,7 @@ def worst_lack(topology: Topology, peaks_bytes: Sequence[float], headroom: float
 
 def lack_in_order(graph: OpGraph, topology: Topology, devices: Sequence[int]) -> Lack | None:
     """What is lacking if ops run in `graph.order`, op i on devices[i]; None where memory suffices."""
-    limits = [device.memory_bytes for device in topology.devices if device.memory_bytes is not None]
-    if not limits or most_bytes(graph) <= min(limits):
+    if most_bytes(graph) <= topology.least_memory_bytes:
         return None
     return worst_lack(topology, peaks_in_order(graph, devices, len(topology)))
 
@@ -88,9 +86,8 @@ def has_room_for_trials(graph: OpGraph, topology: Topology) -> bool:
     """Whether each device could hold the variables of a step three times (the program's, replicas that train, and those
     of trials) and all its tensors twice, so that trials beside a training need not be sparing.
     """
-    limits = [device.memory_bytes for device in topology.devices if device.memory_bytes is not None]
     held = sum(op.memory_bytes for op in graph.ops)
-    return not limits or 2 * most_bytes(graph) + held <= min(limits)
+    return 2 * most_bytes(graph) + held <= topology.least_memory_bytes
 
 
 def is_tight(graph: OpGraph, topology: Topology) -> bool:
@@ -101,10 +98,10 @@ def is_tight(graph: OpGraph, topology: Topology) -> bool:
     """
     if not topology.counts_tensors:
         return False
-    limits = [(1 - HEADROOM) * device.memory_bytes for device in topology.devices if device.memory_bytes is not None]
-    if not limits or most_bytes(graph) <= min(limits):
+    least_bytes = (1 - HEADROOM) * topology.least_memory_bytes
+    if most_bytes(graph) <= least_bytes:
         return False
-    return _whole_peak_bytes(graph) + sum(op.memory_bytes for op in graph.ops) > min(limits)
+    return _whole_peak_bytes(graph) + sum(op.memory_bytes for op in graph.ops) > least_bytes
 
 
 @lru_cache(maxsize=8)

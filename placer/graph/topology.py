@@ -107,6 +107,11 @@ class Topology:
     def names(self) -> tuple[str, ...]:
         return tuple(device.name for device in self.devices)
 
+    @cached_property
+    def least_memory_bytes(self) -> float:
+        """The memory of the smallest device; infinite where none is limited."""
+        return min((float(d.memory_bytes) for d in self.devices if d.memory_bytes is not None), default=math.inf)
+
     @property
     def nodes(self) -> tuple[str | None, ...]:
         """The node of each device."""

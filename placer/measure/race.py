@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from placer.execute.outputs import attempted
 from placer.execute.rewrite import PlacedStep
+from placer.measure.in_turn import InTurn
 from placer.measure.settings import RunnerSettings
 from placer.result import Failed, heats
 
@@ -30,12 +31,12 @@ class Race:
     """All are stepped in turn, the slower half drops out, the faster half goes on, and only the winner takes all
     repeats.
 
-    one_step_s: runs a step once, in seconds. peers: the anchor and the incumbent, if there are any; they are stepped
-    with the others to the end. incumbent_s: what the incumbent took when it was measured; 0 = nothing was measured.
+    in_turn: times steps. peers: the anchor and the incumbent, if there are any; they are stepped with the others to
+    the end. incumbent_s: what the incumbent took when it was measured; 0 = nothing was measured.
     has_gpu: whether devices may have been idle, and then be slow at first.
     """
 
-    one_step_s: Callable[[PlacedStep], float]
+    in_turn: InTurn
     settings: RunnerSettings
     peers: Sequence[RacedStep]
     incumbent_s: float = 0.0
@@ -59,7 +60,7 @@ class Race:
 
     def _stepped(self, entry: RacedStep) -> bool:
         """Run one more step; False where it failed."""
-        took_s: float | Failed = attempted(lambda: self.one_step_s(entry.step))
+        took_s: float | Failed = attempted(lambda: self.in_turn.one_step_s(entry.step))
         if isinstance(took_s, Failed):
             entry.failed = took_s
             return False

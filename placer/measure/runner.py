@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Protocol
 
@@ -18,15 +18,14 @@ from placer.execute.agreement import Outcome
 from placer.execute.outputs import attempted, no_room, out_of_memory, values
 from placer.execute.rewrite import PlacedStep, Template
 from placer.graph.mapping import Mapping
+from placer.measure.in_turn import InTurn
 from placer.measure.race import Race, RacedStep
 from placer.measure.settings import RunnerSettings
 from placer.measure.step_check import StepCheck
-from placer.measure.timing import Step, timed
-from placer.result import Failed, Measured, Result, is_clearly_slower, relative_error, summary
+from placer.result import Failed, Result, summary
 from placer.trace.capture import Captured
 
 SWITCHED = "a mapping was set up"
-PRECISE = 0.004  # relative standard error of a median at which more steps would change no figure that is quoted
 
 
 class Foresight(Protocol):
@@ -55,6 +54,23 @@ class NoForesight:
 
     def peaks(self, mapping: Mapping) -> Sequence[float]:
         return ()
+
+
+@dataclass(eq=False)
+class _Entry:
+    """A mapping in a race. raced: its step; None where it could not be set up. result: None until it is raced, and
+    where the anchor or the incumbent failed beside it, so that it is to be measured again without them.
+    """
+
+    mapping: Mapping
+    raced: RacedStep | None
+    result: Result | None = None
+
+    @property
+    def came_to(self) -> Result:
+        """The result, once there is one."""
+        assert self.result is not None
+        return self.result
 
 
 class Runner:
@@ -110,27 +126,40 @@ class Runner:
         """The step times of several mappings by successive halving (Jamieson & Talwalkar 2016): all are stepped in
         turn, the slower half drops out, the faster half goes on, and only the winner takes all repeats.
         """
+        found = self._race_the_first(mappings)
+        while len(found) < len(mappings):
+            found += self._race_the_first(mappings[len(found) :])
+        return found
+
+    def _race_the_first(self, mappings: Sequence[Mapping]) -> list[Result]:
+        """The step times of the first of `mappings`: of those that the devices hold together, and of one alone where
+        there is no anchor yet.
+        """
         self.free()
-        if self.anchor is None and len(mappings) > 1:
-            return [self.measure(mappings[0]), *self.race(mappings[1:])]
-        together = self._with_room(mappings)
-        ready = [self.ready(mapping) for mapping in together]
-        entries = [RacedStep(*placed) for placed in ready if not isinstance(placed, Failed)]
+        entries = [self._entry(mapping) for mapping in self._with_room(mappings if self.anchor else mappings[:1])]
+        self._race_and_close({entry.raced: entry for entry in entries if entry.raced is not None})
+        alone = [entry for entry in entries if entry.result is None]
+        if alone:
+            again = self._without_anchor([entry.mapping for entry in alone])
+            for entry, result in zip(alone, again, strict=True):
+                entry.result = result
+        return [entry.came_to for entry in entries]
+
+    def _entry(self, mapping: Mapping) -> _Entry:
+        placed = self.ready(mapping)
+        return _Entry(mapping, None, placed) if isinstance(placed, Failed) else _Entry(mapping, RacedStep(*placed))
+
+    def _race_and_close(self, entries: dict[RacedStep, _Entry]) -> None:
+        """Race entries that are ready, and note what they came to. Only the anchor and the incumbent are kept."""
         try:
-            results = iter(self._raced(entries))
+            for entry, result in zip(entries.values(), self._raced(list(entries)), strict=True):
+                entry.result = result
         finally:
-            for entry in entries:
-                if entry.step not in (self.anchor, self.incumbent):
-                    entry.step.close()
-        for mapping, placed in zip(together, ready, strict=True):
-            if not isinstance(placed, Failed):
-                self._mapping_of[placed[0]] = mapping
-        self._mapping_of = {step: m for step, m in self._mapping_of.items() if step in (self.anchor, self.incumbent)}
-        done = [placed if isinstance(placed, Failed) else next(results) for placed in ready]
-        alone = [mapping for mapping, result in zip(together, done, strict=True) if result is None]
-        again = iter(self._without_anchor(alone) if alone else ())
-        left = mappings[len(together) :]
-        return [next(again) if result is None else result for result in done] + (self.race(left) if left else [])
+            for raced in entries:
+                if raced.step not in (self.anchor, self.incumbent):
+                    raced.step.close()
+        known = self._mapping_of | {raced.step: entry.mapping for raced, entry in entries.items()}
+        self._mapping_of = {step: mapping for step, mapping in known.items() if step in (self.anchor, self.incumbent)}
 
     def _without_anchor(self, mappings: Sequence[Mapping]) -> list[Result]:
         """Race mappings beside which anchor or incumbent failed; where none of them runs, the anchor is back."""
@@ -160,6 +189,11 @@ class Runner:
             self._join_anew()
 
     @property
+    def in_turn(self) -> InTurn:
+        """Times steps on this runner's inputs, by its settings of now."""
+        return InTurn(self.inputs, self.settings.warm_up, self.clock, self.suspends)
+
+    @property
     def kept(self) -> list[Mapping]:
         """The mappings whose steps are kept for comparison."""
         return list(self._mapping_of.values())
@@ -187,40 +221,6 @@ class Runner:
             self.incumbent.close()
             self._mapping_of.pop(self.incumbent, None)
         self.incumbent, self.incumbent_s = self.anchor, self.anchor_s / self._scale
-
-    def seconds_of(self, step: Step, repeats: int) -> list[float]:
-        """Seconds of so many steps, one after another, after the warm-up."""
-        for _ in range(self.settings.warm_up):
-            self._one_step_s(step)
-        return [self._one_step_s(step) for _ in range(repeats)]
-
-    def compare(
-        self, steps: Sequence[Step], repeats: int, *, fewest: int | None = None, kept: Collection[Step] = ()
-    ) -> list[Measured]:
-        """Time steps in turn: figures that a report may quote.
-
-        fewest=None: every step takes `repeats` turns. Otherwise the slower half drops out after `fewest` turns and
-        again halfway from there to `repeats`; from `fewest` on, steps clearly slower than the fastest drop out, too.
-        Steps in `kept` never do. All end once the medians of those that are left are known to PRECISE.
-        """
-        for step in steps:
-            for _ in range(self.settings.warm_up):
-                self._one_step_s(step)
-        seconds: list[list[float]] = [[] for _ in steps]
-        live = list(range(len(steps)))
-        for turn in range(1, repeats + 1):
-            for i in live:
-                seconds[i].append(self._one_step_s(steps[i]))
-            if fewest is not None and turn >= fewest:
-                fastest = min((seconds[i] for i in live), key=median)
-                racing = [i for i in live if steps[i] not in kept and not is_clearly_slower(seconds[i], fastest)]
-                if turn in (fewest, (fewest + repeats) // 2):
-                    racing = sorted(racing, key=lambda i: median(seconds[i]))[: (len(racing) + 1) // 2]
-                live = [i for i in live if i in racing or steps[i] in kept]
-                if all(relative_error(seconds[i]) <= PRECISE for i in live):
-                    break
-        turns = max(map(len, seconds), default=0)
-        return [replace(summary(s), stopped_early=len(s) < turns) for s in seconds]
 
     def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
         """`prepare`, with a failure as a value."""
@@ -296,7 +296,7 @@ class Runner:
         ready = self.ready(mapping)
         if isinstance(ready, Failed):
             return None
-        if isinstance(attempted(lambda: self.seconds_of(ready[0], 0)), Failed):
+        if isinstance(attempted(lambda: self.in_turn.seconds_of(ready[0], 0)), Failed):
             ready[0].close()
             return None
         return ready[0]
@@ -321,14 +321,11 @@ class Runner:
         """The results of entries that are ready; None where anchor or incumbent failed, so that there is none."""
         peers = [RacedStep(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
         has_gpu = any(device.kind == "gpu" for device in self.devices.topology.devices)
-        Race(self._one_step_s, self.settings, peers, self.incumbent_s, has_gpu).run(entries)
+        Race(self.in_turn, self.settings, peers, self.incumbent_s, has_gpu).run(entries)
         if peers and peers[0].seconds and not any(peer.failed for peer in peers):  # else it is no usual step
             self._scale = self.anchor_s / median(peers[0].seconds)
         self._keep_the_fastest(entries, peers)
         return [self._result(entry, peers) for entry in entries]
-
-    def _one_step_s(self, step: Step) -> float:
-        return timed(step, self.inputs, self.clock, self.suspends)
 
     def _result(self, entry: RacedStep, peers: Sequence[RacedStep]) -> Result | None:
         """The entry's result, scaled by what the anchor took in the same turns; None where anchor or incumbent failed
@@ -341,7 +338,7 @@ class Runner:
         beside = peers[0].seconds[: found.repeats] if peers else []
         scale = self.anchor_s / median(beside) if beside else self._scale  # none ran where all entries were dropped
         early = found.repeats < self.settings.repeats
-        return Measured(found.step_s * scale, found.spread_s * scale, found.repeats, entry.switch_s, early)
+        return replace(found.scaled(scale), switch_s=entry.switch_s, stopped_early=early)
 
     def _keep_the_fastest(self, entries: Sequence[RacedStep], peers: Sequence[RacedStep]) -> None:
         """The fastest entry that finished all heats replaces a slower incumbent."""

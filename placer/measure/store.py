@@ -233,10 +233,7 @@ def _scaled(kind: object, text: str, ratio: float, anchor_s: float, anchor: str)
     if row.get("anchor", "") != anchor:
         return None
     stored = msgspec.convert(row, Measured)
-    scale = ratio * anchor_s / stored.step_s
-    found = Measured(
-        stored.step_s * scale, stored.spread_s * scale, stored.repeats, stored.switch_s, stored.stopped_early
-    )
+    found = stored.scaled(ratio * anchor_s / stored.step_s)
     if kind != "measured" or not (stored.step_s > 0 and 0 < found.step_s < inf and 0 <= found.spread_s < inf):
         raise ValueError("no step takes so long")
     return found

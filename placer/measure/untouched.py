@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -71,20 +71,29 @@ class UntouchedStep:
         return Outcome(returned, self.before, after)
 
 
+class Untouched(NamedTuple):
+    """What the untouched step takes and does.
+
+    references: what its first CHECKED_STEPS steps do with the graph optimiser, without it and, where a GPU rounds to
+    TensorFloat-32, without that. diverged: what its loss became, and when, if it is not finite after these and the
+    timed steps.
+    """
+
+    measured: Measured
+    references: tuple[Outcome, ...]
+    diverged: str | None
+
+
 def measure_untouched(
     captured: Captured,
     inputs: Sequence[Any],
     settings: RunnerSettings | None = None,
     clock: Callable[[], float] = time.perf_counter,
     suspends: Suspends | None = None,
-) -> tuple[Measured, tuple[Outcome, ...], str | None]:
-    """(the untouched step's time, what its first CHECKED_STEPS steps do with and without the graph optimiser and, where
-    a GPU rounds to TensorFloat-32, without that; in words that its loss is not finite after these and the timed ones if
-    that is so).
-
-    The optimiser changes rounding: on ResNet-50 the second losses are 0.9 % apart. So does TensorFloat-32, which no CPU
-    has: on an H100 the zoo's transformer did something else on the CPU, beyond what was allowed. A placed step has to
-    agree with one of them.
+) -> Untouched:
+    """Time the untouched step, and note what a placed step has to do: to agree with one of its references. The graph
+    optimiser changes rounding: on ResNet-50 the second losses are 0.9 % apart. So does TensorFloat-32, which no CPU
+    has: on an H100 the zoo's transformer did something else on the CPU, beyond what was allowed.
 
     Call it before workers are joined: TensorFlow 2.21 drops variable updates of functions that it first compiles
     while it is connected to a cluster (docs/decisions/002-untouched-first.md).
@@ -101,7 +110,7 @@ def measure_untouched(
             timed(step, inputs, clock, suspends)
         seconds = [timed(step, inputs, clock, suspends) for _ in range(settings.repeats)]
         diverged = _diverged([*optimised.returned, values(step.last)], step.steps)
-    return summary(seconds), (optimised, *references), diverged
+    return Untouched(summary(seconds), (optimised, *references), diverged)
 
 
 def _diverged(returned: Returned, steps: int) -> str | None:

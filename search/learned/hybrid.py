@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.result import Measured, standard_error
+from placer.result import MEDIAN_SIGMAS, Measured, standard_error
 from search.learned.predicted_search import PredictedSearch, PredictedSettings
 from search.local.anneal import prepare
 from search.problem.problem import Placement, Problem
@@ -174,4 +174,4 @@ class Hybrid(Searcher):
 def _noise(result: Measured) -> float:
     """The relative standard error of a median of steps, with DRIFT; 0 where all steps took the same."""
     error = standard_error(result)
-    return math.hypot(error, 1.25 * DRIFT / math.sqrt(result.repeats)) if error else 0.0
+    return math.hypot(error, MEDIAN_SIGMAS * DRIFT / math.sqrt(result.repeats)) if error else 0.0

@@ -35,6 +35,7 @@ from search.online.given import given
 from search.online.giving_back import give_back, give_back_soon
 from search.online.journal import Journal
 from search.online.report.text import as_html, as_text
+from search.online.trials.trials import Trial
 
 BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
 
@@ -269,8 +270,8 @@ class AutoStep(Wrapped):
         return as_html(self)
 
     @property
-    def tried(self) -> Sequence[Any]:
-        """What was measured so far: `search.online.controller.Trial`, in order."""
+    def tried(self) -> Sequence[Trial]:
+        """What was measured so far, in order."""
         return self._controller.tried
 
     @property

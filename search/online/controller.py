@@ -106,11 +106,6 @@ class Controller:
         """Seconds of a step with all on the fastest device, comparable with the others; None while unknown."""
         return self.trials.best_single_s
 
-    @property
-    def moves(self) -> int:
-        """How often the incumbent changed."""
-        return self.trials.moves
-
     # Scripts.
 
     def script(self) -> Steps[None]:

@@ -174,10 +174,9 @@ class Prediction:
 
     def _has_room_for(self, steps: int) -> bool:
         """By the limits alone."""
-        known = [device.memory_bytes for device in self.topology.devices if device.memory_bytes is not None]
         graph = self.groups.fine
         more = (steps - 1) * sum(op.memory_bytes for op in graph.ops)
-        return not known or most_bytes(graph) + more <= min(known) * (1 - self.headroom)
+        return most_bytes(graph) + more <= self.topology.least_memory_bytes * (1 - self.headroom)
 
     @cached_property
     def _is_roomy(self) -> bool:

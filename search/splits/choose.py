@@ -55,18 +55,16 @@ class Judge:
     stored: bool = True
     local: bool = False
 
-    def best(self, parts: int, note: Callable[[str], None] = lambda policy: None) -> tuple[Judged | None, str]:
-        """(the most promising way to divide ops into `parts`, ""), or (None, why none is worth a try). note: as in
-        `candidates`.
-        """
+    def best(self, parts: int, note: Callable[[str], None] = lambda policy: None) -> Judged | str:
+        """The most promising way to divide ops into `parts`, or why none is worth a try. note: as in `candidates`."""
         whole_s, found = self.whole_s(), self.candidates(parts, note)
         if not found:
-            return None, "no op of this step can be divided by a plan."
+            return "no op of this step can be divided by a plan."
         best = found[0]
         if best.predicted_s > WORTH * whole_s:
             promised = f"{best.policy} {1e3 * best.predicted_s:.1f} ms, whole ops {1e3 * whole_s:.1f} ms"
-            return None, f"no plan of splits promised a faster step than whole ops do (as profiled: {promised})."
-        return best, ""
+            return f"no plan of splits promised a faster step than whole ops do (as profiled: {promised})."
+        return best
 
     @cached_property
     def fine(self) -> OpGraph:

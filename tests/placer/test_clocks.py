@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 WALL = re.compile(r"\btime\.time(_ns)?\b|\bdatetime\.(now|utcnow|today)\b|CLOCK_REALTIME|\btime\.(local|gm)time\b")
 NOTED = {
     "placer/measure/store.py",  # when a row was written
-    "placer/profile/profiler.py", "placer/profile/trace_clock.py",  # to see that it was not set meanwhile
+    "placer/profile/traced_session.py", "placer/profile/trace_clock.py",  # to see that it was not set meanwhile
     "search/online/journal.py",  # when an entry was made
     "experiments/campaign/store.py",  # when a row was written
     "experiments/benches/bench.py", "experiments/soak.py",  # the date of a record, of a run

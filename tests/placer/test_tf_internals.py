@@ -14,7 +14,7 @@ from tensorflow.core.framework import kernel_def_pb2
 from tensorflow.python.framework import config as framework_config
 
 from placer import tf_internals
-from placer.profile.profiler import session_config
+from placer.profile.traced_session import session_config
 
 
 def node_def(graph, name):

@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.benches.bench import Facts
 from experiments.jobs.search.finding import Finding, Trial, fastest
-from placer.result import Failed, Measured
+from placer.result import Failed, Measured, standard_error
 
 DEFAULT = "default"
 PUBLISHED = {"vgg16": 1.13, "alexnet": 1.18, "mnist_softmax": 3.33}
@@ -86,8 +86,7 @@ def ratio_error(over: Measured, of: Measured) -> float:
     """Standard error of the ratio of two medians, from their interquartile ranges; 0 of a step to itself."""
     if over is of:
         return 0.0
-    shares = [m.spread_s / m.step_s / math.sqrt(m.repeats) for m in (over, of)]
-    return over.step_s / of.step_s * 1.253 / 1.349 * math.hypot(*shares)  # of a median, were it normal
+    return over.step_s / of.step_s * math.hypot(standard_error(over), standard_error(of))
 
 
 def mape(pairs: Sequence[Sequence[float]]) -> float | None:

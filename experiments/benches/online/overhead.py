@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from statistics import median
 
 import numpy as np
 
 from experiments.benches.bench import Facts
 from experiments.benches.online.training import Training
+from placer.result import median_error
 
 
 def overhead_facts(model: str, workers: int, budget: int = 6, blocks: int = 12, each: int = 25) -> Facts:
@@ -45,7 +45,7 @@ def compared(calls: list[list[float]], bare: list[list[float]]) -> Facts:
     low, high = np.percentile(ratios, [25, 75])
     return {
         "overhead": median(ratios),
-        "overhead_error": float(high - low) / 1.349 * 1.253 / math.sqrt(len(ratios)),  # of a median, were it normal
+        "overhead_error": median_error(float(high - low), len(ratios)),
         "overhead_total": sum(map(sum, calls)) / sum(map(sum, bare)) - 1,
         "call_s": median(s for block in calls for s in block),
         "bare_s": median(s for block in bare for s in block),

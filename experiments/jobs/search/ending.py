@@ -222,7 +222,7 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         best=rows[best],
         best_single=fastest(row for finalist, row in rows.items() if finalist.single),
         untouched=job.untouched,
-        tf_default_s=None if final.untouched is None else final.untouched.step_s,
+        tf_default=final.untouched,
         lower_bound_s=job.prediction.bound_s(),
         switch_s=final.switch_s,
         seed=job.settings.seed,
@@ -230,7 +230,6 @@ def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         ended=tuple(dict.fromkeys(line for each in jobs for line in each.ended)),
         pins=job.settings.pins,
         finalists=tuple(rows.values()),
-        tf_default=final.untouched,
         plan=job.traced.plan,
         notes=tuple(line for each in jobs for line in (*each.notes, *_checked(each))),
         whole=min((r for f, r in rows.items() if best.divided and not f.divided), key=merit, default=None),
@@ -287,7 +286,7 @@ def _compared(finalist: Finalist, single_s: float) -> Trial:
 def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
     """The step under the best mapping as predicted, op by op, and as traced."""
     from experiments.jobs.search.timelines import measured_timeline
-    from placer.profile.profiler import trace_steps
+    from placer.profile.traced_session import trace_steps
 
     job, mapping = best.job, best.job.fine(best.row.mapping)
     predicted = _timeline(best)

@@ -59,7 +59,7 @@ class Finding:
     best: Trial
     best_single: Trial | None  # None where no single device can run it, or none that can was measured
     untouched: Measured  # the step as TensorFlow runs it in the coordinating process with all its cores
-    tf_default_s: float | None  # the same, but only where that process has the topology's devices
+    tf_default: Measured | None  # the same, measured with the finalists where that process has the topology's devices
     lower_bound_s: float
     switch_s: float | None  # median seconds from leaving one finalist to the end of the first step under another
     seed: int
@@ -75,11 +75,15 @@ class Finding:
     lost: str = ""  # what was lost before the end
     unkept: str = ""  # why some of it is not in the store
     raced: bool = False  # whether the figures are those of the races, because the end was lost or cut short
-    tf_default: Measured | None = None  # measured with them
     plan: SplitPlan | None = None  # by which ops of the delivered step are divided; then `groups` are of its parts
     whole: Trial | None = None  # where they are: the fastest mapping of whole ops, measured with `best`
     notes: tuple[str, ...] = ()  # on the step, and on how ops were divided, delivered or not
     pipelined: Pipelined | None = None  # where micro-batches were tried, delivered or not
+
+    @property
+    def tf_default_s(self) -> float | None:
+        """Seconds of `tf_default`."""
+        return None if self.tf_default is None else self.tf_default.step_s
 
     @property
     def default_wins(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from placer.errors import PlacerError
@@ -30,8 +30,8 @@ class SideBySide:
 
     def scaled(self, factor: float) -> SideBySide:
         """The same with all times multiplied."""
-        untouched = None if self.untouched is None else _scaled(self.untouched, factor)
-        return SideBySide({m: _scaled(result, factor) for m, result in self.measured.items()}, untouched)
+        untouched = None if self.untouched is None else self.untouched.scaled(factor)
+        return SideBySide({m: result.scaled(factor) for m, result in self.measured.items()}, untouched)
 
 
 @contextmanager
@@ -50,18 +50,17 @@ def prepared(job: Job, mappings: Iterable[Mapping]) -> Iterator[Steps]:
         yield steps
 
 
-def in_turn(job: Job, steps: Steps, repeats: int, *, anchor: bool = True, untouched: bool = False) -> SideBySide:
-    """Step all in turn, `repeats` times each, none stopped early.
+def in_turn(job: Job, steps: Steps, repeats: int, *, untouched: bool = False) -> SideBySide:
+    """Step all in turn with the runner's anchor, `repeats` times each, none stopped early, and scale all times to the
+    anchor's first step time (see placer.measure.runner.Runner).
 
-    anchor: whether the runner's anchor is stepped with them and all times are scaled to its first step time (see
-    placer.measure.runner.Runner). untouched: whether the untouched step is stepped with them, where this process has
-    the devices for it. Raises PlacerError where there is no anchor.
+    untouched: whether the untouched step is stepped with them, where this process has the devices for it. Raises
+    PlacerError where there is no anchor.
     """
-    if anchor and job.runner.anchor is None:
+    if job.runner.anchor is None:
         raise PlacerError(f"no single device can run {job.settings.model}, so nothing can be compared with one.")
-    first = [job.runner.anchor] if anchor and job.runner.anchor is not None else []
-    results, default = stepped(job, [*first, *steps.values()], repeats, untouched=untouched)
-    scale = job.runner.anchor_s / results.pop(0).step_s if anchor else 1.0
+    results, default = stepped(job, [job.runner.anchor, *steps.values()], repeats, untouched=untouched)
+    scale = job.runner.anchor_s / results.pop(0).step_s
     return SideBySide(dict(zip(steps, results, strict=True)), default).scaled(scale)
 
 
@@ -74,9 +73,9 @@ def stepped(
     fewest: int | None = None,
     kept: Collection[PlacedStep] = (),
 ) -> tuple[list[Measured], Measured | None]:
-    """Step all in turn, as `in_turn` does without an anchor: (their times, the untouched step's if it was stepped).
+    """Step all in turn: (their times as measured, the untouched step's if it was stepped).
 
-    steps: of the job, or of the same step with ops divided. fewest, kept: as for Runner.compare, which never leaves
+    steps: of the job, or of the same step with ops divided. fewest, kept: as for InTurn.compare, which never leaves
     out the untouched step.
     """
     from placer.measure.untouched import UntouchedStep
@@ -85,7 +84,7 @@ def stepped(
         timed: list[Step] = [*steps]
         if untouched and job.devices.has_local:
             timed.append(stack.enter_context(closing(UntouchedStep(job.captured))))
-        results = job.runner.compare(timed, repeats, fewest=fewest, kept=[*kept, *timed[len(steps) :]])
+        results = job.runner.in_turn.compare(timed, repeats, fewest=fewest, kept=[*kept, *timed[len(steps) :]])
     return results[: len(steps)], results[len(steps)] if len(timed) > len(steps) else None
 
 
@@ -115,10 +114,10 @@ def apart(
                 seconds[i] = ready
                 continue
             with closing(ready[0]) as step:
-                so_far += owner.runner.seconds_of(step, each)
+                so_far += owner.runner.in_turn.seconds_of(step, each)
         if untouched and job.devices.has_local:
             with closing(UntouchedStep(job.captured)) as default:
-                default_s += job.runner.seconds_of(default, each)
+                default_s += job.runner.in_turn.seconds_of(default, each)
     found = [so_far if isinstance(so_far, Failed) else summary(so_far) for so_far in seconds]
     return found, summary(default_s) if default_s else None
 
@@ -151,7 +150,3 @@ def side_by_side(
     for found, s in zip(rounds, shared_s, strict=True):
         measured = found.scaled(shared_s[0] / s).measured | measured
     return SideBySide(measured, rounds[0].untouched)
-
-
-def _scaled(result: Measured, factor: float) -> Measured:
-    return replace(result, step_s=result.step_s * factor, spread_s=result.spread_s * factor)

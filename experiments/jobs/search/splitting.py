@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.stages import profile_model
@@ -26,6 +26,13 @@ NEEDED = (
 )
 NO_ROOM = "ops stay whole, because the devices have no memory to measure divided steps beside whole ones."
 NONE_LOCAL = "No batch normalisation is divided by examples here, so that --split-batchnorm local changes nothing."
+
+
+class Chosen(NamedTuple):
+    """The step divided by the plan that was given, or that a policy gave."""
+
+    step: SplitStep
+    policy: str | None  # None where the plan was given
 
 
 def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
@@ -85,17 +92,17 @@ def _divided(job: Job, over: Stop) -> Job | None:
             job.ended.append(NO_ROOM)
             return None
         job.runner.close()
-    policy, step = chosen
-    by = "as asked for" if policy is None else policy
+    step = chosen.step
+    by = "as asked for" if chosen.policy is None else chosen.policy
     job.progress.phase(f"dividing {len(step.plan)} ops, which makes {len(step.captured.graph)} ({by})")
-    traced = replace(job.traced, captured=step.captured, plan=step.plan, policy=policy)
+    traced = replace(job.traced, captured=step.captured, plan=step.plan, policy=chosen.policy)
     profiled = profile_model(traced, job.devices, job.settings, job.progress)
     workbench = replace(job.workbench, store=job.store)  # which is none where it could not be written any more
     return Job(workbench, traced, profiled, beside=job)
 
 
-def _chosen(job: Job) -> tuple[str | None, SplitStep] | None:
-    """(the policy, the step that it divided), without a policy where the plan was given; None to divide nothing."""
+def _chosen(job: Job) -> Chosen | None:
+    """The divided step; None to divide nothing."""
     from placer.splits.step import split_step
     from placer.splits.step_graph import StepGraph
     from search.splits.pipeline import pipeline
@@ -117,7 +124,7 @@ def _chosen(job: Job) -> tuple[str | None, SplitStep] | None:
     step = _fitting(job, graph, plan) if made_here else split_step(job.captured, plan, graph)
     if plan.in_flight is not None and not step.is_limited:
         job.notes.append(NEEDED)
-    return None, step
+    return Chosen(step, policy=None)
 
 
 def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
@@ -133,17 +140,17 @@ def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
     return step
 
 
-def _most_promising(job: Job) -> tuple[str, SplitStep] | None:
-    """(policy, step); None where no plan promises enough."""
+def _most_promising(job: Job) -> Chosen | None:
+    """None where no plan promises enough."""
     judge = _judge(job)
     job.progress.phase("judging plans of splits")
-    found, why = judge.best(len(job.topology), lambda policy: job.progress.phase(f"judging splits: {policy}"))
-    if found is None:
-        job.ended.append(why)
+    found = judge.best(len(job.topology), lambda policy: job.progress.phase(f"judging splits: {policy}"))
+    if isinstance(found, str):
+        job.ended.append(found)
         return None
     if job.settings.is_local and not found.step.plan.is_local:
         job.notes.append(NONE_LOCAL)
-    return found.policy, found.step
+    return Chosen(found.step, found.policy)
 
 
 def _judge(job: Job) -> Judge:

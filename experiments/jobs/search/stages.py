@@ -75,7 +75,8 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
         check_plan(captured, settings.plan)
     inputs = captured.flat_inputs(training.example_inputs)
     progress.phase("timing the untouched step")
-    return Traced(captured, inputs, *measure_untouched(captured, inputs))
+    found = measure_untouched(captured, inputs)
+    return Traced(captured, inputs, found.measured, found.references, found.diverged)
 
 
 def check_plan(captured: Captured, plan: SplitPlan) -> None:

@@ -25,10 +25,10 @@ LEAST_S = 1e-9
 MOST_BYTES_PER_S = 1e13
 
 
-def probes_within(memory_bytes: int | None) -> Sequence[tuple[int, int]]:
-    """The probes that a device of this memory has room for; the two smallest at least, for a line needs two."""
+def probes_within(memory_bytes: float) -> Sequence[tuple[int, int]]:
+    """The probes that a device of so much memory has room for; the two smallest at least, for a line needs two."""
     # A stream's tensors are there at both ends, and gRPC has them once more.
-    fit = [probe for probe in PROBES if memory_bytes is None or 12 * probe[0] * (probe[1] + 1) <= memory_bytes]
+    fit = [probe for probe in PROBES if 12 * probe[0] * (probe[1] + 1) <= memory_bytes]
     return fit if len(fit) > 1 else PROBES[:2]
 
 

@@ -17,8 +17,8 @@ from placer.profile.operators.dataset import Operator
 from placer.profile.operators.fusion import absorbed, does_its_work
 from placer.profile.operators.probes import Feed, Probe, constant_node, has_kernel, with_inputs
 from placer.profile.partial_device import alone
-from placer.profile.profiler import run_traced, session_config, trace_steps, warn_of_lost_kernels, watched_session
 from placer.profile.step_trace import TracedStep, traced_step
+from placer.profile.traced_session import run_traced, session_config, trace_steps, warn_of_lost_kernels, watched_session
 from placer.trace.capture import Captured
 
 CHUNK = 200  # probes per session: oneDNN caches 1024 prepared kernels, and preparing one again would be timed

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from placer.errors import plain
-from placer.result import Measured
 
 LEAST = 1.15  # a probe within this factor of before has not changed
-MEDIAN_SPREAD = 1.2533 / 1.349  # standard deviation of a median x sqrt(repeats), by the interquartile range
-SIGMAS = 2.0
 
 K = TypeVar("K")
 Pair = tuple[str, str]
@@ -75,14 +72,6 @@ def diagnose_by_steps(slowdown_devices: Mapping[str, float], step_ratio: float) 
     if found.kind == "nothing" and (known := _valid(slowdown_devices)):
         return diagnose({name: known.get(name, step_ratio) for name in slowdown_devices}, {}, step_ratio)
     return found
-
-
-def relative_spread(*measured: Measured) -> float:
-    """Relative standard deviation of the medians, the root of their mean square; infinite where one has no repeats."""
-    if any(m.repeats < 2 for m in measured):
-        return math.inf
-    squares = [(MEDIAN_SPREAD * m.spread_s / m.step_s) ** 2 / m.repeats for m in measured]
-    return math.sqrt(sum(squares) / len(squares))
 
 
 @dataclass(frozen=True)

@@ -39,21 +39,21 @@ class SplitSearch:
         live = self.trials.live
         try:
             work = live.background(lambda: chosen(live, self.settings, topology))
-            plan, why = yield from self.trials.meanwhile(work)
+            plan = yield from self.trials.meanwhile(work)
         except PlacerError as error:
             self._narrator.say("error", f"no ops are divided: {error}")
         else:
-            if plan == WHOLE:
-                self._narrator.say("plan", why)
+            if isinstance(plan, str):
+                self._narrator.say("plan", plan)
             else:
                 self.search = FirstSearch(self.trials, self.settings, self._narrator, plan)
                 self._narrator.say("plan", f"{live.divided_in_words(plan)}; mappings of that are tried, too.")
         self._is_judged = True
 
 
-def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> tuple[int, str]:
-    """(the number of the plan that was given, or of the most promising one, ""); (WHOLE, why) where none is worth a
-    try. Raises BadInputError where a plan that was given cannot be carried out.
+def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> int | str:
+    """The number of the plan that was given, or of the most promising one; why no ops are divided where none is worth
+    a try. Raises BadInputError where a plan that was given cannot be carried out.
     """
     import tensorflow as tf
 
@@ -69,15 +69,15 @@ def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> 
         plan = read_plan(settings.split)
         if settings.is_local:
             plan = with_local_statistics(StepGraph(live.captured().graph_def), plan)[0]
-        return live.divide(plan), ""
+        return live.divide(plan)
     assert live.graph is not None  # profiled
     groups = coarsen(live.graph, settings.groups, topology)
     prediction = Prediction.profiled(groups, topology, 0.0)
     judge = Judge(live.captured(), prediction, settings.groups, settings.seed, stored=False, local=settings.is_local)
     try:
-        best, why = judge.best(len(topology))
-        return (WHOLE, why) if best is None else (live.divide(best.step.plan), why)
+        best = judge.best(len(topology))
+        return best if isinstance(best, str) else live.divide(best.step.plan)
     except (PlacerError, tf.errors.OpError):
         raise
     except Exception as error:  # dividing is an offer: nobody asked for this plan
-        return WHOLE, f"no ops are divided, because dividing them failed ({type(error).__name__}: {gist(error)})."
+        return f"no ops are divided, because dividing them failed ({type(error).__name__}: {gist(error)})."

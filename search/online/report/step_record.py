@@ -39,13 +39,10 @@ def later_page(step: AutoStep, mapped: Mapped) -> Callable[[], str]:
     return page
 
 
-def step_record(step: AutoStep, mapped: Mapped) -> RunRecord:
-    """The record of a step as it is now. Timelines are predicted by costs as profiled; there are none without costs."""
-    return later_record(step, mapped)()
-
-
 def later_record(step: AutoStep, mapped: Mapped) -> Callable[[], RunRecord]:
-    """What makes the same record at any time later: here is noted only what takes no time."""
+    """What makes the record of a step as it is now at any time later: here is noted only what takes no time. Timelines
+    are predicted by costs as profiled; there are none without costs.
+    """
     alone, mapping = _single(step, mapped), step.mapping
     noted = RunRecord(
         title=f"Placer: {step.name}",
@@ -107,9 +104,13 @@ def _events(step: AutoStep) -> tuple[Event, ...]:
 
 def _single(step: AutoStep, mapped: Mapped) -> Mapping | None:
     """The step on the fastest single device, whole; None where none was measured."""
-    alone = [t for t in step.tried if len(set(t.devices)) == 1 and isinstance(t.result, Measured) and t.plan == WHOLE]
-    fastest = min(alone, key=lambda trial: trial.result.step_s, default=None)
-    return None if fastest is None else mapped(fastest.devices, fastest.plan)
+    alone = [
+        (t.result.step_s, t.devices)
+        for t in step.tried
+        if len(set(t.devices)) == 1 and isinstance(t.result, Measured) and t.plan == WHOLE
+    ]
+    fastest = min(alone, key=lambda found: found[0], default=None)
+    return None if fastest is None else mapped(fastest[1], WHOLE)
 
 
 def _timeline(mapping: Mapping | None) -> Timeline | None:

@@ -10,9 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from placer.result import Measured, summary
+from placer.result import Measured, standard_error, summary
 from placer.train.steps.modes import Mode
-from search.online.diagnose.diagnosis import relative_spread
 from search.online.interfaces import Steps
 
 SIGMAS = 2.0
@@ -49,8 +48,16 @@ def is_faster(one: Measured, other: Measured, least_gain: float, sigmas: float =
     """Whether `one` is faster by more than `least_gain` of the other's step and `sigmas` standard deviations of the
     difference.
     """
-    noise = sigmas * math.sqrt(2) * relative_spread(one, other)
+    noise = sigmas * _error_of_difference(one, other)
     return 1 - one.step_s / other.step_s > max(least_gain, min(noise, 0.5))
+
+
+def _error_of_difference(one: Measured, other: Measured) -> float:
+    """Standard error of the difference of two step times that are about the same, as a share of them; infinite where
+    one has no repeats.
+    """
+    few = min(one.repeats, other.repeats) < 2
+    return math.inf if few else math.hypot(standard_error(one), standard_error(other))
 
 
 def _hopeless_s(beside_s: Sequence[float], hopeless: float) -> float:

@@ -86,7 +86,6 @@ class Trials:
         self.step_s: dict[Mode, float] = {}  # all comparable: at the pace of the first race, or since the load changed
         self.tried: list[Trial] = []
         self.latest_s: deque[float] = deque(maxlen=LATEST)  # seconds of the incumbent's latest undisturbed steps
-        self.moves = 0
         self.lost_s = 0.0  # seconds lost to building and to steps of others
         self._freed_single_s: float | None = None  # of the fastest single device, when all was freed
         self._predicted: dict[tuple[int, tuple[int, ...]], float] = {}  # by plan of splits and devices
@@ -127,7 +126,6 @@ class Trials:
     def move(self, mode: Mode, latest_s: Iterable[float], why: str) -> None:
         """Go on with `mode`, and note it in the journal."""
         self.go_on_with(mode, latest_s)
-        self.moves += 1
         self.say("moved", f"to {self.describe(mode)}: {why}.", step_s=self.known_s(mode))
 
     def leave_untouched(self) -> None:
@@ -366,9 +364,8 @@ class Trials:
         """Keep the results of these steps, scaled to the known time of `anchor`, which took `beside` beside them."""
         scale = self.step_s.setdefault(anchor, beside.step_s) / beside.step_s
         for mode in modes:
-            found = summary(took[mode])
             switch_s = mode.switch_s if isinstance(mode, Placed) else 0.0
-            scaled = replace(found, step_s=found.step_s * scale, spread_s=found.spread_s * scale, switch_s=switch_s)
+            scaled = replace(summary(took[mode]).scaled(scale), switch_s=switch_s)
             self.step_s[mode] = scaled.step_s
             plan, devices = (mode.plan, mode.devices) if isinstance(mode, Placed) else (WHOLE, ())
             self._tell(mode.name, plan, devices, scaled)

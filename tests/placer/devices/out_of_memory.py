@@ -60,7 +60,7 @@ def measured(devices: Devices, spread: Sequence[bool]) -> dict[str, Any]:
     captured = capture(step, (inputs[0],), "deep")
     before = [weight.numpy() for weight in weights]
     flat = captured.flat_inputs((inputs[0],))
-    _, references, _ = measure_untouched(captured, flat, FEW)
+    references = measure_untouched(captured, flat, FEW).references
     graph, count = captured.graph, len(devices.topology)
     unlimited = replace(
         devices.topology, devices=tuple(replace(d, memory_bytes=None) for d in devices.topology.devices)

@@ -260,14 +260,15 @@ from placer.graph.coarsen import coarsen
 from placer.devices.opening import open_devices
 from placer.graph.mapping import Mapping
 from placer.result import Measured
-from placer.profile.profiler import profile, trace_steps
+from placer.profile.profiler import profile
+from placer.profile.traced_session import trace_steps
 from placer.measure.runner import Runner
 from placer.measure.settings import RunnerSettings
 from placer.measure.untouched import measure_untouched
 
 captured = capture(step, batch)
 inputs = captured.flat_inputs(batch)
-_, references, _ = measure_untouched(captured, inputs)
+references = measure_untouched(captured, inputs).references
 devices = open_devices("cpus:2")
 assert devices.has_local and len(devices.topology.links) == 2
 graph = profile(captured, devices, inputs)

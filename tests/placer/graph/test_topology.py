@@ -1,5 +1,7 @@
 """Topologies: later links override earlier ones, and a missing one is named when it is needed."""
 
+import math
+
 import pytest
 
 from placer.errors import BadInputError
@@ -29,6 +31,12 @@ def test_a_devices_name_wins_over_its_kind_and_speed_divides():
     op = Op("v", cost_s={"gpu": 4.0, "b": 6.0})
     assert op.cost_on(B) == 3.0
     assert not op.runs_on(A) and op.cost_on(A) == float("inf")
+
+
+def test_the_least_memory_is_that_of_the_smallest_limited_device():
+    small, large = (Device(f"cpu:{i}", "cpu", memory_bytes=i * 100) for i in (1, 2))
+    assert Topology((A, large, small)).least_memory_bytes == 100
+    assert Topology((A, B)).least_memory_bytes == math.inf
 
 
 @pytest.mark.parametrize(

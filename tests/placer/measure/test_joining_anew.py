@@ -33,7 +33,7 @@ def runners(two_cpus, make_step, monkeypatch):
     step, inputs = make_step()
     captured = capture(step, inputs, "small")
     inputs = captured.flat_inputs(inputs)
-    _, references, _ = measure_untouched(captured, inputs, FEW)
+    references = measure_untouched(captured, inputs, FEW).references
     joined = []
 
     def join_anew(devices):
@@ -128,7 +128,7 @@ from tests.placer.measure.test_joining_anew import FEW, apart, grow, single
 step, inputs = small_step()
 captured = capture(step, inputs, "small")
 inputs = captured.flat_inputs(inputs)
-_, references, _ = measure_untouched(captured, inputs, FEW)
+references = measure_untouched(captured, inputs, FEW).references
 leftovers.MOST_OPS = 3 * len(captured.graph)
 with open_devices("workers:2", links=False, deadlines=True) as devices:
     joined, join_anew = [], type(devices).join_anew
@@ -183,7 +183,7 @@ from tests.placer.measure.test_joining_anew import FEW
 training = zoo.load("mobilenet_v3")
 captured = capture(training.step, training.example_inputs, "mobilenet_v3")
 inputs = captured.flat_inputs(training.example_inputs)
-_, references, _ = measure_untouched(captured, inputs, FEW)
+references = measure_untouched(captured, inputs, FEW).references
 leftovers.MOST_OPS = int(sys.argv[1]) * len(captured.graph)
 with open_devices("workers:2", links=False, deadlines=True) as devices:
     coarse = coarsen(captured.graph, 40, devices.topology)

@@ -20,34 +20,9 @@ from placer.measure.untouched import UntouchedStep, measure_untouched
 from placer.result import Failed, Measured, heats, summary
 from placer.trace.capture import capture
 from tests.clock import Clock
+from tests.placer.measure.fake_steps import FakeStep, forever
 
 FEW = RunnerSettings(warm_up=1, repeats=5)
-
-
-class Value:
-    """A returned tensor, as far as a runner looks at it."""
-
-    def numpy(self):
-        return np.float32(1.0)
-
-
-class FakeStep:
-    """A step that takes as long as it is told, on a clock that only it moves."""
-
-    def __init__(self, clock, seconds):
-        self.clock, self.seconds = clock, iter(seconds)
-        self.closed = False
-
-    def run_flat(self, inputs):
-        self.clock.now_s += next(self.seconds)
-        return [Value()]
-
-    def close(self):
-        self.closed = True
-
-
-def forever(seconds):
-    return (seconds for _ in count())
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +35,7 @@ def captured(two_cpus, make_step):
 @pytest.fixture
 def runner(captured, two_cpus):
     step, inputs = captured
-    _, references, _ = measure_untouched(step, inputs, FEW)
+    references = measure_untouched(step, inputs, FEW).references
     runner = Runner(step, two_cpus, inputs, references, FEW)
     yield runner
     runner.close()
@@ -131,7 +106,7 @@ def test_a_step_across_a_suspend_is_not_believed_and_another_is_timed(captured, 
     assert runner._raced([RacedStep(step, 0.5)]) == [Measured(1.0, 0.0, 5, 0.5)]
     step.steps = step.asleep_s = 0
     runner = Runner(captured[0], two_cpus, captured[1], [], FEW, clock, suspends=Suspends(clock, suspends._since_boot))
-    assert runner.compare([step], 5) == [Measured(1.0, 0.0, 5)]
+    assert runner.in_turn.compare([step], 5) == [Measured(1.0, 0.0, 5)]
 
 
 def test_the_faster_one_becomes_incumbent(captured, two_cpus):
@@ -231,6 +206,20 @@ def test_where_the_anchor_fails_candidates_are_measured_without_it(runner, monke
     found = runner.race([single(runner, 1), single(runner, 0)])
     assert [type(result) for result in found] == [Measured, Measured]
     assert runner.anchor is not former and runner.kept[0] == single(runner, 1)
+
+
+def test_results_come_in_the_order_of_the_mappings_however_they_were_come_by(runner, monkeypatch):
+    def runs_out(inputs):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM")
+
+    refused, ready = single(runner, 1), Runner.ready
+    none = Failed("memory", "no room")
+    monkeypatch.setattr(Runner, "ready", lambda self, mapping: none if mapping == refused else ready(self, mapping))
+    found = runner.race([refused, single(runner, 0), refused])
+    assert [type(result) for result in found] == [Failed, Measured, Failed]
+    monkeypatch.setattr(runner.anchor, "run_flat", runs_out)
+    found = runner.race([single(runner, 0), refused, single(runner, 0)])
+    assert [type(result) for result in found] == [Measured, Failed, Measured]
 
 
 def test_an_anchor_that_grew_slow_before_it_failed_says_nothing_of_the_machines_pace(captured, two_cpus):
@@ -367,7 +356,7 @@ def test_a_loss_that_is_not_finite_is_told(two_cpus, factor, adds, says):
 
     inputs = (tf.constant(1.0),)
     captured = capture(step, inputs, "diverging")
-    _, _, diverged = measure_untouched(captured, captured.flat_inputs(inputs), FEW)
+    diverged = measure_untouched(captured, captured.flat_inputs(inputs), FEW).diverged
     assert diverged == says
 
 
@@ -397,34 +386,6 @@ def test_settings_are_frozen():
     assert replace(FEW, repeats=7).repeats == 7
 
 
-@pytest.fixture
-def bare(clock):
-    """A runner for steps that exist already."""
-    runner = object.__new__(Runner)
-    runner.settings, runner.inputs, runner.clock, runner.suspends = FEW, [], clock, None
-    return runner
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-def test_finalists_drop_out_by_halves_or_when_clearly_slower_and_the_kept_ones_never(bare, clock):
-    noisy = lambda mean: (mean * (1 + 0.1 * (i % 5 - 2)) for i in count())  # noqa: E731
-    steps = [FakeStep(clock, noisy(mean)) for mean in (1.04, 1.02, 1.5, 1.03, 1.0, 2.0)]
-    found = bare.compare(steps, 40, fewest=10, kept=steps[-1:])
-    assert [m.repeats for m in found] == [10, 25, 10, 10, 40, 40]  # halved after 10 turns, and again after 25
-    assert [m.stopped_early for m in found] == [True, True, True, True, False, False]
-    assert found[5].step_s == pytest.approx(2.0)
-
-
-def test_finalists_that_hold_still_are_stepped_no_longer_than_it_takes_to_know_them(bare, clock):
-    steps = [FakeStep(clock, forever(seconds)) for seconds in (1.0, 1.001)]
-    assert [m.repeats for m in bare.compare(steps, 30, fewest=10)] == [10, 10]
-    assert [m.repeats for m in bare.compare(steps, 30)] == [30, 30]
-
-
 class Roomy(NoForesight):
     """Devices that have room for so many steps at once."""
 
@@ -439,7 +400,7 @@ class Roomy(NoForesight):
 def test_no_more_steps_are_held_at_once_than_there_is_memory_for(captured, two_cpus, room):
     """Anchor, incumbent and candidates together; the fewer there may be, the fewer race together."""
     step, inputs = captured
-    _, references, _ = measure_untouched(step, inputs, FEW)
+    references = measure_untouched(step, inputs, FEW).references
     runner = Runner(step, two_cpus, inputs, references, FEW, foresight=Roomy(room))
     held, most = [], 0
     prepare = runner.prepare

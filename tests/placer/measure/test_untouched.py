@@ -71,7 +71,7 @@ def test_where_a_gpu_rounds_coarsely_a_placed_step_may_also_do_what_full_floats_
 
     outcome_of = UntouchedStep.outcome
     monkeypatch.setattr(UntouchedStep, "outcome", noted)
-    _, references, _ = measure_untouched(captured, captured.flat_inputs(inputs), FEW)
+    references = measure_untouched(captured, captured.flat_inputs(inputs), FEW).references
     assert seen == ([True, False, True] if coarse else [True, True])
     assert len(references) == len(seen)
     assert settings.tensor_float_32_execution_enabled()

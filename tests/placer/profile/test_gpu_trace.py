@@ -8,11 +8,11 @@ import warnings
 import pytest
 
 from placer.graph.topology import Device
-from placer.profile import profiler
+from placer.profile import traced_session
 from placer.profile.gpu_trace import owner, union_s
 from placer.profile.operators import timing
-from placer.profile.profiler import warn_of_lost_kernels
 from placer.profile.step_trace import traced_step
+from placer.profile.traced_session import warn_of_lost_kernels
 
 TASK = "/job:localhost/replica:0/task:0/device:"
 NAMES = {f"{TASK}GPU:0": "gpu:0", f"{TASK}GPU:1": "gpu:1", f"{TASK}CPU:0": "cpu:0"}
@@ -205,7 +205,7 @@ def test_without_a_gpu_in_the_topology_its_streams_say_nothing():
 def test_without_kernel_times_the_launch_passes_for_them_and_that_is_told_once():
     trace = Trace().op("gpu:0", "a", "X", 2, 12)
     assert trace.step.cost_s()["a"] == us(10)
-    profiler._warn_once.cache_clear()
+    traced_session._warn_once.cache_clear()
     with pytest.warns(UserWarning, match=r"no kernel times.*CUPTI.*install"):
         warn_of_lost_kernels([trace.step], Device("gpu:0", "gpu"))
     with warnings.catch_warnings():

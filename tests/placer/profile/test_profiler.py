@@ -1,4 +1,4 @@
-"""Profiling: every op that runs gets a time on every device, and a traced step shows what crossed."""
+"""Profiling: every op that runs gets a time on every device, and what a device cannot hold or run is told."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
-from experiments.jobs.search.timelines import measured_timeline
-from placer.devices.workers.deadline import DeviceLostError
-from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Topology
 from placer.profile import profiler
-from placer.profile.profiler import profile, scaled, trace_steps, watched_session
+from placer.profile.profiler import profile
 from placer.profile.step_trace import TracedOp, TracedStep
+from placer.profile.traced_session import trace_steps
 from placer.trace.capture import capture
 
 
@@ -49,33 +47,6 @@ def test_a_step_with_a_branch_is_profiled(two_cpus):
     captured = capture(step, (tf.ones(2),), "branch")
     graph = profile(captured, two_cpus, captured.flat_inputs((tf.ones(2),)))
     assert all(set(op.cost_s) == {"cpu:0", "cpu:1"} for op in graph.ops)
-
-
-def test_scaling_multiplies_one_devices_costs(setting, two_cpus):
-    captured, inputs = setting
-    graph = profile(captured, two_cpus, inputs)
-    twice = scaled(graph, {"cpu:1": 2.0})
-    for before, after in zip(graph.ops, twice.ops, strict=True):
-        assert after.cost_s["cpu:0"] == before.cost_s["cpu:0"]
-        assert after.cost_s["cpu:1"] == 2 * before.cost_s["cpu:1"]
-
-
-def test_a_traced_step_runs_ops_where_they_are_mapped(setting, two_cpus):
-    captured, inputs = setting
-    coarse = coarsen(captured.graph, 40, two_cpus.topology)
-    last = coarse.graph.colocated[-1]
-    devices = [0] * len(captured.graph)
-    for g in last:
-        for op in coarse.members[g]:
-            devices[op] = 1
-    (step,) = trace_steps(captured, two_cpus, devices, inputs, runs=1)
-    where = {op.name: op.device for op in step.ops}
-    for op, d in zip(captured.graph.ops, devices, strict=True):
-        assert where.get(op.name, f"cpu:{d}") == f"cpu:{d}"
-    timeline = measured_timeline(captured.graph, two_cpus.topology, devices, step)
-    tracks = {e["args"]["name"] for e in timeline.to_trace()["traceEvents"] if e["ph"] == "M" and "name" in e["args"]}
-    assert {"cpu:0", "cpu:1"} <= tracks
-    assert timeline.makespan_s > 0
 
 
 def held_bytes(graph, assignment, device):
@@ -162,17 +133,3 @@ def test_what_is_no_lack_of_memory_or_kernel_is_raised(monkeypatch):
 
     with pytest.raises(tf.errors.InternalError):
         pretend(monkeypatch, run)
-
-
-def test_a_session_stays_open_where_a_device_is_lost_and_is_closed_otherwise(monkeypatch):
-    closed = []
-    monkeypatch.setattr(tf.compat.v1.Session, "close", lambda _: closed.append(1))  # deleted ones are closed, too
-    with tf.Graph().as_default() as graph:
-        with pytest.raises(DeviceLostError), watched_session("", graph, None):
-            raise DeviceLostError("worker:1 was lost")
-        assert closed == []
-        with pytest.raises(tf.errors.InvalidArgumentError), watched_session("", graph, None):
-            raise tf.errors.InvalidArgumentError(None, None, "the step's own")
-        with watched_session("", graph, None) as session:
-            assert session.run(tf.constant(3.0)) == 3.0
-    assert len(closed) >= 2

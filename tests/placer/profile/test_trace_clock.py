@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from placer.profile.profiler import run_traced
 from placer.profile.trace_clock import MOST_TRIES, evenly_timed
+from placer.profile.traced_session import run_traced
 
 
 class Clocks:

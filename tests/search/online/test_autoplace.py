@@ -449,7 +449,7 @@ def test_a_plan_that_is_given_is_the_one_that_is_tried(make_step: Callable[[], M
     given: list[SplitPlan] = []
     live: Any = SimpleNamespace(divide=lambda plan: given.append(plan) or 7)
     device = Device("cpu:0", "cpu")
-    assert chosen(live, OnlineSettings(split=str(path)), Topology((device,))) == (7, "")
+    assert chosen(live, OnlineSettings(split=str(path)), Topology((device,))) == 7
     assert given == [read_plan(path)]
 
 
@@ -473,8 +473,8 @@ def test_a_failure_to_divide_leaves_ops_whole(error: Exception, is_said: bool, m
     graph = OpGraph("chain", (Op("a", cost_s={"cpu": 1.0}), Op("b", cost_s={"cpu": 1.0})), (Edge(0, 1, 4),))
     live: Any = SimpleNamespace(graph=graph, captured=lambda: None)
     with nullcontext() if is_said else pytest.raises(type(error)):
-        plan, why = chosen(live, OnlineSettings(split="auto"), Topology((device,)))
-        assert plan == 0 and why == "no ops are divided, because dividing them failed (ValueError: AddN of bool)."
+        why = chosen(live, OnlineSettings(split="auto"), Topology((device,)))
+        assert why == "no ops are divided, because dividing them failed (ValueError: AddN of bool)."
 
 
 def test_a_file_without_splits_is_refused_at_the_door(make_step: Callable[[], Made], tmp_path: Path) -> None:

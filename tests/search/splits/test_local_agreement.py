@@ -46,7 +46,7 @@ def local_plan(training):
 
 @pytest.fixture(scope="module")
 def references(training):
-    return measure_untouched(training.captured, training.batch)[1]
+    return measure_untouched(training.captured, training.batch).references
 
 
 def measured(training, plan, references, two_cpus, change=lambda captured: captured):

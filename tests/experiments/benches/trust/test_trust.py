@@ -128,7 +128,7 @@ def test_a_ratio_is_of_pairs_of_blocks_and_growth_is_a_slope() -> None:
     assert found["ratio"] == pytest.approx(1.1) and found["spread"] == pytest.approx(0.0)
     assert found["pairs"] == 3 and found["error"] == pytest.approx(0.0)
     assert compared([(1.0, 1.0), (1.1, 1.0), (1.2, 1.0), (1.3, 1.0)], "a", "b")["error"] == pytest.approx(
-        0.15 / 1.349 * 1.253 / 2
+        0.15 / 1.349 * 1.2533 / 2
     )
     assert slope([10.0, 13.0, 16.0, 19.0]) == pytest.approx(3.0)
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.jobs.search.side_by_side import in_turn, prepared, side_by_side
+from experiments.jobs.search.side_by_side import prepared, side_by_side, stepped
 from placer.errors import PlacerError
 from placer.measure import untouched as untouched_module
 from placer.result import Failed, Measured
@@ -22,7 +22,12 @@ class Machine:
         self.devices = SimpleNamespace(has_local=has_local)
         anchor = self.step("anchor") if anchored else None
         self.runner = SimpleNamespace(
-            anchor=anchor, anchor_s=1.0, kept=[], ready=self.ready, compare=self.compare, free=self.free
+            anchor=anchor,
+            anchor_s=1.0,
+            kept=[],
+            ready=self.ready,
+            free=self.free,
+            in_turn=SimpleNamespace(compare=self.compare),
         )
         self.prediction = SimpleNamespace(hold=lambda mappings: True)
 
@@ -81,10 +86,10 @@ def test_every_round_has_the_anchor_and_the_first_and_is_scaled_to_the_first_rou
 def test_without_the_anchor_seconds_stay_as_measured():
     job = Machine({"a": 3.0, "b": 4.0}, anchored=False, has_local=False)
     with prepared(job, ["a", "b"]) as steps:
-        found = in_turn(job, steps, 7, anchor=False, untouched=True)
+        found, default = stepped(job, list(steps.values()), 7, untouched=True)
         assert job.closed == []
-    assert [result.step_s for result in found.measured.values()] == [3.0, 4.0]
-    assert found.untouched is None  # the process computes nothing
+    assert [result.step_s for result in found] == [3.0, 4.0]
+    assert default is None  # the process computes nothing
     assert sorted(job.closed) == ["a", "b"]
 
 

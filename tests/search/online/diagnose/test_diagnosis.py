@@ -4,13 +4,11 @@ import math
 
 import pytest
 
-from placer.result import Measured
 from search.online.diagnose.diagnosis import (
     Backoff,
     BackoffSettings,
     diagnose,
     diagnose_by_steps,
-    relative_spread,
 )
 
 LINK = ("worker:0", "worker:1")
@@ -83,15 +81,6 @@ def test_renaming_devices_renames_the_diagnosis():
     swap = str.maketrans("ab", "ba")
     assert {name.translate(swap): factor for name, factor in one.devices.items()} == other.devices
     assert {(a.translate(swap), b.translate(swap)): factor for (a, b), factor in one.links.items()} == other.links
-
-
-def test_the_spread_of_medians_shrinks_with_repeats():
-    """IQR 1.349 sigma, and a median of n has a standard deviation of 1.2533 sigma / sqrt(n)."""
-    assert relative_spread(Measured(2.0, 0.1349, 25)) == pytest.approx(1.2533 * 0.1 / 5 / 2)
-    assert relative_spread(Measured(1.0, 0.1, 100)) < relative_spread(Measured(1.0, 0.1, 4))
-    one, other = Measured(1.0, 0.1, 9), Measured(1.0, 0.3, 9)
-    assert relative_spread(one) < relative_spread(one, other) < relative_spread(other)
-    assert relative_spread(one, Measured(1.0)) == math.inf  # a single step has an unknown spread
 
 
 def test_the_first_alarm_is_due_at_once_and_there_is_nothing_to_do_without():

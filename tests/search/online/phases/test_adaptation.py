@@ -14,9 +14,9 @@ from tests.search.online.simulated.training import SEEDS, Training, settled, ste
 def test_nothing_moves_in_ten_thousand_steady_steps(noise):
     for seed in range(4):
         training = Training(Machine(seed, **noise)).until("steady")
-        mode, moves = training.mode, training.controller.moves
+        mode, moves = training.mode, training.moves
         training.steps(10_000)
-        assert (training.mode, training.controller.moves) == (mode, moves)
+        assert (training.mode, training.moves) == (mode, moves)
 
 
 def test_that_gpus_are_no_longer_waited_for_is_no_change_of_the_load():
@@ -157,9 +157,9 @@ def test_a_load_that_comes_and_goes_is_followed_less_and_less():
     for i in range(60):
         training.machine.loads.append((begin + 40 * i, begin + 40 * i + 20, (2.0, 1.0)))
     for _ in range(3):
-        before = training.controller.moves
+        before = training.moves
         training.steps(800)
-        moves.append(training.controller.moves - before)
+        moves.append(training.moves - before)
     assert moves[2] <= moves[0] / 2
 
 

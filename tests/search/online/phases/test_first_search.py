@@ -7,7 +7,7 @@ import pytest
 
 from placer.result import Failed
 from placer.train.steps.modes import UNTOUCHED, Placed
-from search.online.replan.proposal import DEFAULT_SEARCHER
+from search.defaults import DEFAULT_SEARCHER
 from search.session.registry import SEARCHERS
 from tests.search.online.simulated.machine import Machine
 from tests.search.online.simulated.mappings import CALM, SINGLES, makespan, pool

@@ -85,7 +85,7 @@ def joining_anew(training, refused=None):
 def test_workers_that_keep_much_of_what_was_tried_are_joined_anew_and_all_that_is_known_stays():
     training = Training(Machine()).until("steady").steps(60)
     controller, machine = training.controller, training.machine
-    former, built, moves = training.mode, [one.devices for one in controller.trials.built], controller.moves
+    former, built, moves = training.mode, [one.devices for one in controller.trials.built], training.moves
     known_s = {one.devices: step_s for one, step_s in controller.step_s.items() if isinstance(one, Placed)}
     tried = joining_anew(training)
     training.steps(100)
@@ -96,7 +96,7 @@ def test_workers_that_keep_much_of_what_was_tried_are_joined_anew_and_all_that_i
     assert sorted(one.devices for one in controller.trials.built) == sorted(built)
     assert all(machine.is_current(one) for one in controller.trials.built)
     assert {one.devices: s for one, s in controller.step_s.items() if isinstance(one, Placed)} == known_s
-    assert controller.trials.favourite is training.mode and controller.moves == moves
+    assert controller.trials.favourite is training.mode and training.moves == moves
     assert controller.best_single_s is not None
 
 

@@ -7,7 +7,7 @@ from tests.search.online.simulated.machine import Machine
 from tests.search.online.simulated.training import Training
 
 
-def divided(share, monkeypatch, chosen=lambda *_: (1, ""), **settings):
+def divided(share, monkeypatch, chosen=lambda *_: 1, **settings):
     """A training whose divided step takes that share of the whole one's time, with a plan of splits."""
     monkeypatch.setattr(split_search, "chosen", chosen)
     machine = Machine(3)
@@ -49,6 +49,6 @@ def test_a_plan_that_cannot_be_carried_out_is_one_line_and_the_search_goes_on(mo
 
 
 def test_where_no_plan_promises_enough_whole_ops_have_the_whole_budget(monkeypatch):
-    training = divided(0.7, monkeypatch, lambda *_: (0, "no plan is worth it."))
+    training = divided(0.7, monkeypatch, lambda *_: "no plan is worth it.")
     assert "no plan is worth it." in training.said("plan")
     assert training.controller._search.budget == OnlineSettings().budget and len(training.planners) == 1

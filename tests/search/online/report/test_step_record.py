@@ -12,8 +12,9 @@ from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from search.online.controller import Trial
 from search.online.journal import Journal
-from search.online.report.step_record import step_record
+from search.online.report.step_record import later_record
 from search.page.page import page_html
+from search.page.record import RunRecord
 from tests.search.online.report.seen_step import Step
 
 GRAPH = OpGraph(
@@ -25,6 +26,11 @@ SINGLE, APART = (1, 1, 1, 1), (0, 1, 0, 1)
 
 def mapped(devices: tuple[int, ...], plan: int, graph: OpGraph = GRAPH) -> Mapping:
     return Mapping(graph, TOPOLOGY, devices)
+
+
+def record_of(step: Any, graph: OpGraph = GRAPH) -> RunRecord:
+    """The record of a step as it is now."""
+    return later_record(step, lambda devices, plan: mapped(devices, plan, graph))()
 
 
 @pytest.fixture
@@ -45,7 +51,7 @@ def step() -> Any:
 
 
 def test_rows_are_the_trials_in_the_order_of_time(step: Any) -> None:
-    rows = step_record(step, mapped).rows
+    rows = record_of(step).rows
     assert [(row.order, row.searcher, row.at_s) for row in rows] == [
         (1, "untouched", 1.0), (2, "single", 2.0), (3, "hybrid", 5.0), (4, "hybrid", 7.0),
     ]  # fmt: skip
@@ -56,14 +62,14 @@ def test_rows_are_the_trials_in_the_order_of_time(step: Any) -> None:
 
 
 def test_what_runs_is_held_against_single_device_and_untouched_step(step: Any) -> None:
-    found = [(b.step_s, b.is_delivered, b.is_reference) for b in step_record(step, mapped).baselines]
+    found = [(b.step_s, b.is_delivered, b.is_reference) for b in record_of(step).baselines]
     assert found == [(2e-3, True, False), (4e-3, False, False), (3e-3, False, False)]
     step.tried = step.tried[:-1]  # the untouched step was not measured beside them
-    assert [b.is_reference for b in step_record(step, mapped).baselines] == [False, False, True]
+    assert [b.is_reference for b in record_of(step).baselines] == [False, False, True]
 
 
 def test_the_step_is_shown_before_and_after(step: Any) -> None:
-    record = step_record(step, mapped)
+    record = record_of(step)
     before, after = record.panels
     assert before.makespan_s == pytest.approx(4e-3) and after.makespan_s == pytest.approx(2e-3)
     assert [load.ops for load in record.loads] == [2, 2]
@@ -73,13 +79,13 @@ def test_the_step_is_shown_before_and_after(step: Any) -> None:
 
 
 def test_every_decision_has_its_step_and_time(step: Any) -> None:
-    events = step_record(step, mapped).events
+    events = record_of(step).events
     assert [(e.at_s, e.step, e.kind) for e in events] == [(0.0, 3, "measured"), (1.0, 9, "moved")]
-    assert "on with hybrid." in page_html(step_record(step, mapped))
+    assert "on with hybrid." in page_html(record_of(step))
 
 
 def test_an_untouched_step_says_so() -> None:
-    record = step_record(Step(left_alone="it is compiled by XLA", untouched_s=3e-3, device_names=()), mapped)  # type: ignore[arg-type]
+    record = record_of(Step(left_alone="it is compiled by XLA", untouched_s=3e-3, device_names=()))
     assert record.summary[0] == "runs untouched: it is compiled by XLA"
     assert [(b.step_s, b.is_delivered) for b in record.baselines] == [(3e-3, True)]
     assert (record.panels, record.nodes, record.rows) == ((), (), ())
@@ -89,6 +95,6 @@ def test_an_untouched_step_says_so() -> None:
 def test_without_costs_nothing_is_predicted(step: Any) -> None:
     unknown = OpGraph("small", tuple(Op(op.name, devices=("cpu",)) for op in GRAPH.ops), GRAPH.edges)
     step.mapping = mapped(APART, 0, unknown)
-    record = step_record(step, lambda devices, plan: mapped(devices, plan, unknown))
+    record = record_of(step, unknown)
     assert (record.panels, record.nodes, record.loads) == ((), (), ())
     assert len(record.rows) == 4

@@ -60,6 +60,11 @@ class Training:
     def true_s(self):
         return self.machine.true_s(self.mode)
 
+    @property
+    def moves(self):
+        """How often the incumbent changed."""
+        return sum(sentence.startswith("to ") for sentence in self.said("moved"))
+
     def said(self, kind):
         return [entry.sentence for entry in self.journal.entries if entry.kind == kind]
 

@@ -1,0 +1,65 @@
+"""Steps in turn: times that may be compared, because all were taken in the same minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from placer.devices.host.suspends import Suspends
+from placer.measure.timing import Step, timed
+from placer.result import Measured, is_clearly_slower, relative_error, summary
+
+PRECISE = 0.004  # relative standard error of a median at which more steps would change no figure that is quoted
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Times steps on the same flat inputs. Raises what they raise.
+
+    warm_up: steps of each that do not count. suspends: steps during which the machine slept are stepped again.
+    """
+
+    inputs: Sequence[Any]
+    warm_up: int
+    clock: Callable[[], float]
+    suspends: Suspends | None = None
+
+    def one_step_s(self, step: Step) -> float:
+        """Seconds of one step."""
+        return timed(step, self.inputs, self.clock, self.suspends)
+
+    def seconds_of(self, step: Step, repeats: int) -> list[float]:
+        """Seconds of so many steps, one after another, after the warm-up."""
+        for _ in range(self.warm_up):
+            self.one_step_s(step)
+        return [self.one_step_s(step) for _ in range(repeats)]
+
+    def compare(
+        self, steps: Sequence[Step], repeats: int, *, fewest: int | None = None, kept: Collection[Step] = ()
+    ) -> list[Measured]:
+        """Time steps in turn: figures that a report may quote.
+
+        fewest=None: every step takes `repeats` turns. Otherwise the slower half drops out after `fewest` turns and
+        again halfway from there to `repeats`; from `fewest` on, steps clearly slower than the fastest drop out, too.
+        Steps in `kept` never do. All end once the medians of those that are left are known to PRECISE.
+        """
+        for step in steps:
+            for _ in range(self.warm_up):
+                self.one_step_s(step)
+        seconds: list[list[float]] = [[] for _ in steps]
+        live = list(range(len(steps)))
+        for turn in range(1, repeats + 1):
+            for i in live:
+                seconds[i].append(self.one_step_s(steps[i]))
+            if fewest is not None and turn >= fewest:
+                fastest = min((seconds[i] for i in live), key=median)
+                racing = [i for i in live if steps[i] not in kept and not is_clearly_slower(seconds[i], fastest)]
+                if turn in (fewest, (fewest + repeats) // 2):
+                    racing = sorted(racing, key=lambda i: median(seconds[i]))[: (len(racing) + 1) // 2]
+                live = [i for i in live if i in racing or steps[i] in kept]
+                if all(relative_error(seconds[i]) <= PRECISE for i in live):
+                    break
+        turns = max(map(len, seconds), default=0)
+        return [replace(summary(s), stopped_early=len(s) < turns) for s in seconds]

@@ -1,0 +1,25 @@
+"""Step times: scaled, and how far their medians may be off."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from placer.result import Measured, median_error, standard_error
+
+
+def test_the_error_of_medians_shrinks_with_repeats():
+    """IQR 1.349 sigma, and a median of n has a standard deviation of 1.2533 sigma / sqrt(n)."""
+    assert standard_error(Measured(2.0, 0.1349, 25)) == pytest.approx(1.2533 * 0.1 / 5 / 2)
+    assert standard_error(Measured(1.0, 0.1, 100)) < standard_error(Measured(1.0, 0.1, 4))
+
+
+def test_the_error_is_what_medians_of_normal_noise_vary_by():
+    samples = np.random.default_rng(0).normal(10.0, 0.5, (4000, 101))
+    spread = np.subtract(*np.percentile(samples, [75, 25]))
+    assert median_error(float(spread), 101) == pytest.approx(np.median(samples, axis=1).std(), rel=0.1)
+
+
+def test_what_is_scaled_keeps_its_repeats_and_the_switch():
+    found = Measured(2.0, 0.5, 12, switch_s=3.0, stopped_early=True)
+    assert found.scaled(0.5) == Measured(1.0, 0.25, 12, switch_s=3.0, stopped_early=True)
