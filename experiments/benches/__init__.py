@@ -3,9 +3,9 @@
 Each has `TAKES`, the options that it may be given, `bench_facts`, which measures and returns the facts, `page_lines`,
 which shows them in BENCHMARKS.md, `headline`, its line of the summary there, and some have `draw`. A small bench is one
 module, a large one a package with these in `run`, `page` and `plot`. Beside them stands what several share: `bench` the
-options and the record, `takes` which options may be given, `kept_runs` runs that a later command takes up again,
-`process` processes that measure, `sampling` measured mappings, `comparisons` runs of `placer compare`, `intervals` how
-far a mean can be trusted, `all_records` the recording of all.
+options and the record, `pace` how evenly the machine computes, `takes` which options may be given, `kept_runs` runs
+that a later command takes up again, `process` processes that measure, `sampling` measured mappings, `comparisons` runs
+of `placer compare`, `intervals` how far a mean can be trusted, `all_records` the recording of all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from experiments.benches.all_records import record_each
 from experiments.benches.bench import BenchOptions, Facts, check_folder, command_of, commit, keep
+from experiments.benches.pace import unevenness, warn_if_uneven
 from placer.errors import BadInputError
 
 ALL = "all"
@@ -66,9 +67,12 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
         check_folder()
     begin_s, begun_at = time.perf_counter(), commit() if record else None
     options = replace(options, record=record, begun_at=begun_at)
+    uneven = unevenness() if record else None
+    warn_if_uneven(uneven)
     facts: Facts = bench.bench_facts(options)
     if record:
-        facts = {**facts, "took_s": time.perf_counter() - begin_s + sum(options.spared_s)}
+        took_s = time.perf_counter() - begin_s + sum(options.spared_s)
+        facts = {**facts, "took_s": took_s, "uneven": {"before": uneven, "after": unevenness()}}
         undrawn = _undrawn(name, facts)
         facts |= {"failed": f"its picture cannot be drawn: {undrawn}"} if undrawn else {}
         keep(name, facts, command_of(name, options), begun_at, {name: _part(name, "page") for name in NAMES})

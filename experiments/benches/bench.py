@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import psutil
 
 from experiments.benches.intervals import CONFIDENCE, MANY
+from experiments.benches.pace import pace_line
 from experiments.report.text import markdown_table
 from experiments.report.versions import versions
 from placer import figures
@@ -203,9 +204,10 @@ def _where(facts: Facts) -> list[str]:
     tensorflow = tools.get("tensorflow-cpu") or tools.get("tensorflow")
     at_commit = f", commit {facts['commit']}" if facts.get("commit") else ""
     how = f" `{facts['command']}`" if facts.get("command") else ""
+    pace = pace_line(**facts["uneven"]) if "uneven" in facts else ""
     return [
         f"{facts['date']}, {_machine(facts)} ({facts['machine']['system']}), "
-        f"Python {facts['python']}, TensorFlow {tensorflow}{at_commit}.{how}"
+        f"Python {facts['python']}, TensorFlow {tensorflow}{at_commit}.{how} {pace}".rstrip()
     ]
 
 

@@ -1,0 +1,59 @@
+"""How evenly this machine computes while nothing of ours runs: what its neighbours leave of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import warnings
+from statistics import median, quantiles
+
+LOOK_S = 5.0
+PIECE = 200_000  # additions, about 10 ms: as long as an op of those that are placed, and longer than a time slice
+UNEVEN = 0.15  # from here on, differences of some percent take more steps than a bench measures
+LOOK = "from experiments.benches.pace import scatter; print(scatter({seconds}))"
+
+
+def unevenness(seconds: float = LOOK_S) -> float | None:
+    """The interquartile range of the times of equal work, as a share of their median; the median over all cores that
+    this process may use, which work at the same time. None where that cannot be found out.
+    """
+    command = [sys.executable, "-c", LOOK.format(seconds=seconds)]
+    looks = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in os.sched_getaffinity(0)]
+    told = [look.communicate()[0] for look in looks]
+    if any(look.returncode for look in looks):
+        return None
+    return median(map(float, told))
+
+
+def warn_if_uneven(share: float | None) -> None:
+    """Warn where measurements that are taken now say little of small differences."""
+    if share is not None and share > UNEVEN:
+        warnings.warn(
+            f"this machine computes unevenly just now: equal work takes times that scatter by {share:.0%} "
+            "(interquartile range); what is measured may be off by as much, so wait, or use another machine",
+            stacklevel=2,
+        )
+
+
+def pace_line(before: float | None, after: float | None) -> str:
+    """A sentence for the page; empty where nothing is known."""
+    known = [(share, when) for share, when in ((before, "before"), (after, "after")) if share is not None]
+    if not known:
+        return ""
+    told = " and ".join(f"{share:.0%} {when} it" for share, when in known)
+    beside = "; **what was measured may be off by as much**" if max(known)[0] > UNEVEN else ""
+    return f"Equal work on all cores at once scattered by {told} (interquartile range){beside}."
+
+
+def scatter(seconds: float) -> float:
+    """The interquartile range of the times that equal pieces of work take one core, as a share of their median."""
+    times_s, end_s = [], time.perf_counter() + seconds
+    while len(times_s) < 4 or time.perf_counter() < end_s:
+        begin_s, left = time.perf_counter(), PIECE
+        while left:
+            left -= 1
+        times_s.append(time.perf_counter() - begin_s)
+    low, middle, high = quantiles(times_s, n=4)
+    return (high - low) / middle

@@ -1,0 +1,51 @@
+"""How evenly a machine computes stands beside what was measured on it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from experiments import benches
+from experiments.benches import pace
+from experiments.benches.bench import BenchOptions
+from experiments.benches.pace import UNEVEN, pace_line, scatter, unevenness, warn_if_uneven
+from tests.experiments.benches.test_bench import answers
+
+
+def test_equal_work_takes_about_equal_times():
+    assert scatter(0.1) >= 0.0
+    assert unevenness(0.1) >= 0.0
+
+
+def test_times_that_scatter_are_told_by_their_quartiles(monkeypatch):
+    now_s = iter([0.0, 0.0, 1.0, 10.0, 12.0, 20.0, 22.0, 30.0, 33.0, 99.0])
+    monkeypatch.setattr(pace, "PIECE", 1)
+    monkeypatch.setattr("time.perf_counter", lambda: next(now_s))
+    assert scatter(0.0) == pytest.approx((2.75 - 1.25) / 2.0)
+
+
+def test_what_cannot_be_found_out_is_none_and_says_nothing(monkeypatch):
+    monkeypatch.setattr(pace, "LOOK", "raise SystemExit(3)")
+    assert unevenness() is None
+    warn_if_uneven(None)
+    assert pace_line(None, None) == ""
+    assert pace_line(None, 0.02).startswith("Equal work on all cores at once scattered by 2% after it")
+
+
+def test_an_uneven_machine_is_warned_of_and_named_on_the_page(checkout, monkeypatch):
+    shares = iter((2 * UNEVEN, 0.05))
+    monkeypatch.setattr(benches, "unevenness", lambda: next(shares))
+    answers(monkeypatch)
+    with pytest.warns(UserWarning, match="computes unevenly just now"):
+        benches.run_bench("main-job", BenchOptions(("towers", "moe"), measurements=4), record=True)
+    assert json.loads((checkout / "benchmarks/main-job.json").read_text())["uneven"] == {"before": 0.3, "after": 0.05}
+    page = (checkout / "BENCHMARKS.md").read_text()
+    assert "scattered by 30% before it and 5% after it (interquartile range); **what was measured may be off" in page
+
+
+def test_nothing_is_looked_at_without_a_record(monkeypatch):
+    monkeypatch.setattr(benches, "unevenness", lambda: pytest.fail("looked"))
+    answers(monkeypatch)
+    facts = benches.run_bench("main-job", BenchOptions(("towers",), measurements=4), record=False)
+    assert "uneven" not in facts
