@@ -49,7 +49,8 @@ def pace_line(before: float | None, after: float | None) -> str:
 
 def scatter(seconds: float) -> float:
     """The interquartile range of the times that equal pieces of work take one core, as a share of their median."""
-    times_s, end_s = [], time.perf_counter() + seconds
+    times_s: list[float] = []
+    end_s = time.perf_counter() + seconds
     while len(times_s) < 4 or time.perf_counter() < end_s:
         begin_s, left = time.perf_counter(), PIECE
         while left:

@@ -11,6 +11,11 @@ import tensorflow as tf
 
 from placer import tf_internals
 
+CHOOSING = (  # ops whose values decide how many elements come out, by how their types begin
+    "Where", "Unique", "DynamicPartition", "NonMaxSuppression", "SparseSlice", "ListDiff", "DenseToDense",
+)  # fmt: skip
+CUTTING = ("StridedSlice", "Slice")  # whose inputs after the first say where
+
 
 @contextmanager
 def watched_keras(note: Callable[[str], None]) -> Iterator[None]:
@@ -54,22 +59,57 @@ def _mean(values: Any, sample_weight: Any = None, reduction: str | None = "sum_o
     """Of no values, eagerly none come back, and no gradient with them; a trace makes their mean 0."""
     if reduction in (None, "none") or not tf.is_symbolic_tensor(values) or values.shape.rank != 1:
         return None
-    if values.shape[0] is not None:
+    if not _is_chosen(values):
         return None
     return (
-        f"a loss of it is over a tensor ({values.op.type}) whose size is not known while the step is traced, which "
-        "Keras reduces otherwise where it is empty; multiply by weights in place of choosing elements"
+        f"a loss of it is over elements that are chosen by their values ({values.op.type}), which Keras reduces "
+        "otherwise where there are none, unless the step is traced; multiply by weights in place of choosing"
     )
 
 
 def _extreme(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> str | None:
     """Of no values, it raises an error eagerly, and gives an infinity once it is traced."""
-    if initial is not None or not tf.is_symbolic_tensor(x) or x.shape.is_fully_defined():
+    if initial is not None or not tf.is_symbolic_tensor(x) or not _is_chosen(x):
         return None
     return (
-        f"it calls keras.ops.max or min with a tensor ({x.op.type}) whose size is not known while the step is traced, "
-        "which raises an error where it is empty only if it is not traced; use tf.reduce_max or give `initial`"
+        f"it calls keras.ops.max or min with elements that are chosen by their values ({x.op.type}), which raises an "
+        "error where there are none only if it is not traced; use tf.reduce_max, or give `initial`"
     )
+
+
+def _is_chosen(tensor: Any) -> bool:
+    """Whether values decide how many elements a tensor has. That of a batch may be unknown, too, and is not 0."""
+    if tensor.shape.is_fully_defined():
+        return False
+    left, seen = [tensor], set()
+    while left:
+        one = left.pop()
+        if id(one.op) in seen:
+            continue
+        seen.add(id(one.op))
+        if one.op.type.startswith(CHOOSING) or _is_cut(one.op):
+            return True
+        left += one.op.inputs
+        left += [made for graph in _graphs_of(one.op) for made in graph.outputs]
+        if not one.op.inputs:
+            left += [outer for outer, inner in _captures(one.graph) if inner is one and tf.is_symbolic_tensor(outer)]
+    return False
+
+
+def _is_cut(op: Any) -> bool:
+    """Whether an op takes a slice whose ends are values."""
+    return op.type in CUTTING and any(bound.op.type != "Const" for bound in op.inputs[1:])
+
+
+def _graphs_of(op: Any) -> list[Any]:
+    """The graphs of the branches, or of a loop's body, that make what an op gives."""
+    loop = tf_internals.loop_of(op)
+    return [loop[1]] if loop else tf_internals.branches_of(op)
+
+
+def _captures(graph: Any) -> Any:
+    """What a graph within another one takes of that: pairs of a tensor there, and of the one that stands for it."""
+    return getattr(graph, "captures", ())
 
 
 WHY: dict[str, Callable[..., str | None]] = {"logits": _logits, "mean": _mean, "max": _extreme, "min": _extreme}

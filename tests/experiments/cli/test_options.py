@@ -6,7 +6,8 @@ from placer.graph.memory_limits import MemoryLimits
 
 
 def test_options_that_are_not_given_are_the_defaults_of_a_search():
-    assert search_settings("towers", None, None, None, None, None) == SearchSettings("towers")
+    unlimited = MemoryLimits.parsed([])
+    assert search_settings("towers", None, None, None, None, None) == SearchSettings("towers", max_memory=unlimited)
 
 
 def test_options_become_settings():

@@ -86,14 +86,26 @@ def test_a_loss_of_a_selection_that_may_be_empty_is_that_of_the_program_alone(tw
 
     found, hand = wrapped_with(live_hand, make)
     assert close(found, alone_with(make))
-    assert "whose size is not known while the step is traced" in hand.live.left_alone
+    assert "a loss of it is over elements that are chosen by their values" in hand.live.left_alone
 
 
+def selected(x, by):
+    return tf.boolean_mask(x, by[:, 0] < 99.0)
+
+
+def cut(x, by):
+    return x[: tf.reduce_sum(tf.cast(by[:, 0] < 99.0, tf.int32))]
+
+
+def selected_in_a_branch(x, by):
+    return selected(x, by) if by[0, 0] < 99.0 else x
+
+
+@pytest.mark.parametrize("chosen", [selected, cut, selected_in_a_branch])
 @pytest.mark.parametrize("extreme", [keras.ops.max, keras.ops.min])
-def test_an_extreme_of_a_selection_that_may_be_empty_leaves_a_step_alone(two_cpus, live_hand, extreme):
+def test_an_extreme_of_a_selection_that_may_be_empty_leaves_a_step_alone(two_cpus, live_hand, extreme, chosen):
     def loss_of(held, x):
-        chosen = tf.boolean_mask(x @ held[0] @ held[1], x[:, 0] < 99.0)
-        return extreme(chosen) + square(x @ held[0])
+        return extreme(chosen(x @ held[0] @ held[1], x)) + square(x @ held[0])
 
     make = training_on(loss_of)
     found, hand = wrapped_with(live_hand, make)
@@ -132,6 +144,28 @@ def test_the_logits_behind_probabilities_that_a_step_returns_are_those_of_the_la
             return found["loss"] + tf.reduce_sum(outside) + tf.reduce_sum(found["made"][0]._keras_logits)
 
         return step, head.variables, call
+
+    found, hand = wrapped_with(live_hand, make)
+    assert close(found, alone_with(make))
+    assert hand.live.left_alone is None and hand.moves > 3
+
+
+def test_a_batch_of_a_size_that_is_not_known_is_no_selection(two_cpus, live_hand):
+    def make():
+        held = weights()
+        batches = tf.data.Dataset.from_tensor_slices(tf.random.stateless_normal([64, 3], [1, 2])).batch(4).repeat()
+        iterator = iter(batches)
+
+        def step(iterator):
+            x = next(iterator)
+            with tf.GradientTape() as tape:
+                made = x @ held[0] @ held[1]
+                loss = keras.losses.MeanSquaredError()(x, made) + 0.01 * keras.ops.max(made)
+            for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
+                variable.assign_sub(0.1 * gradient)
+            return loss
+
+        return step, held, lambda step, i, x: step(iterator)
 
     found, hand = wrapped_with(live_hand, make)
     assert close(found, alone_with(make))
