@@ -538,11 +538,18 @@ def wrapped_graph(op: Any) -> Any:
     tape within another; None for any other op. It takes all inputs.
     """
     name = op.get_attr("f").name if op.type in ("PartitionedCall", "StatefulPartitionedCall") else ""
-    graph = op.graph if WRAPPER in name else None
+    return called_graph(op) if WRAPPER in name else None
+
+
+def called_graph(op: Any) -> Any:
+    """The graph of the function that a traced op calls; None for any other op, and where no graph was traced for it."""
+    if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
+        return None
+    graph = op.graph
     while graph is not None:
-        function = graph._get_function(name)
+        function = graph._get_function(op.get_attr("f").name)
         if function is not None:
-            return function.graph
+            return getattr(function, "graph", None)
         graph = getattr(graph, "outer_graph", None)
     return None
 

@@ -65,10 +65,11 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
     bench.TAKES.check(name, options)
     if record:
         check_folder()
-    begin_s, begun_at = time.perf_counter(), commit() if record else None
+    begun_at = commit() if record else None
     options = replace(options, record=record, begun_at=begun_at)
     uneven = unevenness() if record else None
     warn_if_uneven(uneven)
+    begin_s = time.perf_counter()
     facts: Facts = bench.bench_facts(options)
     if record:
         took_s = time.perf_counter() - begin_s + sum(options.spared_s)

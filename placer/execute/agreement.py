@@ -148,6 +148,9 @@ class Agreement:
         if not self.references:
             return ""
         for step, values in enumerate(mine.returned):
+            count = len(self.references[0].returned[step])
+            if len(values) != count:
+                return f"step {step + 1} returned {len(values)} tensors, and {count}"
             for i, x in enumerate(values):
                 if not self._returned_agrees(x, step, i):
                     return f"step {step + 1} returned {x!r}, and {self.references[0].returned[step][i]!r}"

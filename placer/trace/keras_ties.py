@@ -31,11 +31,28 @@ class Tied(NamedTuple):
 
 def with_ties(outputs: Any) -> Any:
     """What a step returned, as `Tied` where Keras tied something to a tensor of it."""
+    if isinstance(outputs, Tied):
+        return outputs
     ties: dict[str, dict[str, Any]] = {}
     for number, leaf in enumerate(_leaves(outputs)):
         for kind, tensor in _ties(leaf).items():
             ties.setdefault(kind, {})[f"{number:06}"] = tensor  # TensorFlow sorts the keys of dicts
     return Tied(outputs, ties) if ties else outputs
+
+
+def ties_of(outputs: Any) -> frozenset[tuple[str, int]]:
+    """What is tied to what a step returned, or its trace returns (`Tied`): kinds, with the numbers of leaves."""
+    found = with_ties(outputs)
+    ties = found.ties if isinstance(found, Tied) else {}
+    return frozenset((kind, int(number)) for kind, by_leaf in ties.items() for number in by_leaf)
+
+
+def lost_tie(before: frozenset[tuple[str, int]], outputs: Any) -> str | None:
+    """In words, what was tied to outputs of a step and is not in its trace, or the other way round; None where all is.
+    A branch or a loop of a trace makes other tensors of what it gives.
+    """
+    differ = before ^ ties_of(outputs)
+    return IN_WORDS[min(differ)[0]] if differ else None
 
 
 def tie_in(values: Any) -> str | None:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from placer.errors import BadInputError, one_line
 
+BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 VALUES = 3  # different ones of a number, until it counts as a tensor
 KINDS = 64  # of calls whose numbers are remembered
 MOST_INT, MOST_FLOAT = 2**30, 1e38
@@ -302,7 +303,8 @@ class Declared:
         if specs is None or not all(isinstance(spec, tf.TensorSpec) for spec in specs):
             return None
         try:
-            names = [name for name in inspect.signature(step.python_function).parameters if name != "self"]
+            found = inspect.signature(step.python_function).parameters.values()
+            names = [one.name for one in found if one.kind in BY_POSITION and one.name != "self"]
         except (TypeError, ValueError):
             names = []
         return cls(tuple(spec.dtype for spec in specs), tuple(names[: len(specs)]))

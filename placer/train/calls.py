@@ -122,15 +122,17 @@ class Calls:
             if self.session.suspected:
                 self.session.check_for_losses()
             as_called = self._as_called(variant, args, kwargs, taken)
+            is_main = variant is self.variants.main
             if self.variants.left_alone:
-                return as_called()
+                outputs, step_s = as_called()
+                return outputs, step_s if is_main else None
             before = self.untouched.calls
             outputs, step_s = self._stepped(variant, taken.tensors, as_called)
             if self.untouched.plain is not None:
                 self.variants.leave_alone(self.untouched.plain.why)
                 if taken.tensors is not None and variant.feeding is None and self.untouched.calls > before:
                     self._judge_arrays(variant, args, kwargs, taken.tensors)
-            return outputs, step_s if variant is self.variants.main else None
+            return outputs, step_s if is_main else None
 
     def _as_called(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], taken: Taken) -> AsCalled:
         numbers, end = variant.layout.numbers_of(args, kwargs), taken.end

@@ -415,6 +415,15 @@ def test_what_tensorflow_puts_around_a_branch_is_found(persistent):
         assert any(tf_internals.branches_of(inner) for inner in graph.get_operations())
 
 
+def test_the_graph_of_a_function_that_is_called_is_found():
+    inner = tf.function(lambda x: x + 1.0)
+    graph = tf.function(lambda x: inner(x) * 2.0).get_concrete_function(tf.TensorSpec([])).graph
+    called = [tf_internals.called_graph(op) for op in graph.get_operations()]
+    assert [[op.type for op in one.get_operations()][-2:] for one in called if one is not None] == [
+        ["AddV2", "Identity"]
+    ]
+
+
 def test_what_assign_returns_is_the_variable_by_another_object():
     variable = tf.Variable(1.0)
     unread = variable.assign(2.0)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.eager.tensor_reads import caller_of, is_users, name_of
@@ -18,7 +19,9 @@ IN_PLACE = {
     "__imod__": "%=", "__ipow__": "**=", "__imatmul__": "@=", "__iand__": "&=", "__ior__": "|=", "__ixor__": "^=",
     "__ilshift__": "<<=", "__irshift__": ">>=",
 }  # fmt: skip
-VIEWS = ("StridedSlice", "Reshape", "Transpose", "ExpandDims", "Squeeze")  # NumPy gives a view where these are traced
+
+
+MAKERS = ((tf, "cast"), (tf.dtypes, "cast"), (tf, "convert_to_tensor"))
 
 
 @contextmanager
@@ -42,22 +45,37 @@ def watched_array_changes(note: Callable[[str], None], eager: Mapping[int, type]
 
         return change
 
+    def making_its_own(function: Callable[..., Any]) -> Callable[..., Any]:
+        """As a function that makes a tensor of an array eagerly, and gives a tensor of a trace back as it is."""
+
+        def made(*args: Any, **kwargs: Any) -> Any:
+            found = function(*args, **kwargs)
+            return tf.identity(found) if id(found) in arrays else found
+
+        return tf.autograph.experimental.do_not_convert(made)  # type: ignore[no-any-return]
+
     if not arrays:
         yield
         return
-    for name, operator in IN_PLACE.items():
-        setattr(kind, name, changes(operator))
+    makers = [(module, name, getattr(module, name)) for module, name in MAKERS]
     try:
+        for name, operator in IN_PLACE.items():
+            setattr(kind, name, changes(operator))
+        for module, name, function in makers:
+            setattr(module, name, making_its_own(function))
         yield
     finally:
         for name in IN_PLACE:
-            delattr(kind, name)
+            if name in vars(kind):
+                delattr(kind, name)
+        for module, name, function in makers:
+            setattr(module, name, function)
 
 
 def _is_part(tensor: Any, arrays: set[int]) -> bool:
     """Whether a tensor stands for one of these arrays, or for a view of one."""
     while id(tensor) not in arrays:
-        if tensor.op.type not in VIEWS:
+        if tensor.op.type != "StridedSlice":  # x[:2]; what else NumPy gives a view for, no trace takes
             return False
         tensor = tensor.op.inputs[0]
     return True

@@ -34,11 +34,17 @@ def watched_keras(note: Callable[[str], None]) -> Iterator[None]:
         # AutoGraph would convert what it finds here, and not Keras's own.
         return tf.autograph.experimental.do_not_convert(called)  # type: ignore[no-any-return]
 
-    before = []
-    for what, (module, name) in tf_internals.keras_functions().items():
-        before.append((module, name, getattr(module, name)))
-        setattr(module, name, told(getattr(module, name), WHY[what]))
+    functions = tf_internals.keras_functions()
+    unknown = [name for module, name in functions.values() if not hasattr(module, name)]
+    if unknown:
+        note(
+            f"Keras has no function `{unknown[0]}`, of which Placer knows what it does otherwise once a step is traced"
+        )
+    before = [(module, name, getattr(module, name)) for module, name in functions.values() if name not in unknown]
     try:
+        for what, (module, name) in functions.items():
+            if name not in unknown:
+                setattr(module, name, told(getattr(module, name), WHY[what]))
         yield
     finally:
         for module, name, function in before:
@@ -102,8 +108,10 @@ def _is_cut(op: Any) -> bool:
 
 
 def _graphs_of(op: Any) -> list[Any]:
-    """The graphs of the branches, or of a loop's body, that make what an op gives."""
-    loop = tf_internals.loop_of(op)
+    """The graphs of the branches, of a loop's body or of a function, that make what an op gives."""
+    loop, called = tf_internals.loop_of(op), tf_internals.called_graph(op)
+    if called is not None:
+        return [called]
     return [loop[1]] if loop else tf_internals.branches_of(op)
 
 

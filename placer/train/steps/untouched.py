@@ -24,6 +24,7 @@ from placer.trace.eager.number_use import (
 from placer.trace.eager.ops import eager_difference
 from placer.trace.effects import unrepeatable_effect
 from placer.trace.iterator_inputs import Feeding, several, unrepeatable
+from placer.trace.keras_ties import lost_tie, ties_of
 from placer.trace.owners import owners
 from placer.trace.random_streams import repeating_draws
 from placer.trace.signature import Layout
@@ -107,7 +108,7 @@ class UntouchedFunction:
             return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
         if self.plain is not None:
             why = self.plain.after_trace() or why or eager_difference(concrete) or _unseen_array(variant)
-            why = why or several(variant.layout)
+            why = why or several(variant.layout) or _lost_tie(variant, concrete)
         elif self.retraced is not None and variant.layout.numbers and self.retraced.why is not None:
             why = f"a number among its arguments changes, and {self.retraced.why}."
         why = why or _misused(variant) or unrepeatable(variant.layout, concrete)
@@ -233,6 +234,7 @@ class UntouchedFunction:
             step_s = self.clock() - begin
             if self.plain is not None:
                 self.plain.after(variant.calls, outputs)
+                variant.ties = ties_of(outputs)
             return outputs, step_s
         finally:
             self.session.after_untouched()
@@ -254,6 +256,14 @@ def _misused(variant: Variant) -> str | None:
     graph_def = concrete.graph.as_graph_def()
     why = number_misused(graph_def, numbers) or branch_number_misused(graph_def)
     return why and f"a number among its arguments changes from call to call, and {why}; pass it as a tensor"
+
+
+def _lost_tie(variant: Variant, concrete: Any) -> str | None:
+    """What Keras ties to the outputs of a plain step, and not in its trace, in words; None where nothing is."""
+    lost = lost_tie(variant.ties, concrete.structured_outputs)
+    return lost and (
+        f"it returns a tensor with {lost}, which a branch or loop gives and a placed step would lose; return that, too"
+    )
 
 
 def _unseen_array(variant: Variant) -> str | None:

@@ -26,6 +26,7 @@ class Variant:
     recent: int = 0  # those among the latest calls of the step
     last: int = 0  # the call of the step that was the latest of this signature
     is_traced: bool = False  # whether it was tried
+    ties: frozenset[tuple[str, int]] = frozenset()  # what Keras had tied to what a plain step returned last
     traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of Python that its key counts
     feeding: Feeding | None = None  # set where the step takes its batches from iterators
     arrived: frozenset[int] = frozenset()  # which flat inputs lay on a GPU when a step was recorded

@@ -117,6 +117,13 @@ def test_returned_values(a, b, exact, as_one):
 DOWN, UP, START = (0.9999, 1.0), (1.0001, 1.0), (1.0, 1.0)  # a small learning rate
 
 
+def test_another_number_of_tensors_is_refused():
+    fewer = Outcome([values[:1] for values in returned(5.0, 4.0).returned], {}, {})
+    for mine, reference in ((fewer, returned(5.0, 4.0)), (returned(5.0, 4.0), fewer)):
+        with pytest.raises(LossDiffersError, match=r"returned \d tensors, and \d"):
+            Agreement([reference], exact=False).check(placed(mine))
+
+
 def test_an_update_of_the_wrong_sign_is_refused_although_the_loss_hardly_moves():
     assert agree(step_that(1.0, START, DOWN), step_that(1.0, START, DOWN))
     assert not agree(step_that(1.0, START, UP), step_that(1.0, START, DOWN))

@@ -115,6 +115,38 @@ def test_a_step_that_makes_other_tensors_of_its_array_is_placed(two_cpus, live_h
     assert hand.live.left_alone is None and hand.moves
 
 
+def cast(x):
+    return tf.cast(x, tf.float32)
+
+
+def converted(x):
+    return tf.convert_to_tensor(x)
+
+
+def reshaped(x):
+    return tf.reshape(x, [-1, 2])
+
+
+@pytest.mark.parametrize("own", [cast, converted, reshaped])
+def test_a_step_that_changes_a_tensor_made_of_its_array_is_placed(two_cpus, live_hand, own):
+    weight, batch, expected = tf.Variable(0.0), np.full([4], 16.0, np.float32), 0.0
+
+    def step(x):
+        x = own(x)
+        x /= 2.0
+        weight.assign_add(tf.reduce_mean(x))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for i in range(8):
+        hand(batch)
+        expected += 8.0
+        assert weight.numpy() == expected and (batch == 16.0).all()
+        if i == 4:
+            hand.place()
+    assert hand.live.left_alone is None and hand.moves
+
+
 def test_an_array_of_not_a_number_is_no_changed_one(two_cpus, live_hand):
     weight = tf.Variable(0.0)
 
@@ -510,6 +542,21 @@ def test_a_mask_that_a_step_returns_with_a_tensor_is_there(two_cpus, live_hand):
         if i == 4:
             hand.place()
     assert hand.live.left_alone is None and hand.moves
+
+
+def test_a_mask_that_a_branch_would_lose_leaves_a_step_alone(two_cpus, live_hand):
+    model, other, weight = masked(), masked(), tf.Variable(0.0)
+
+    def step(x):
+        logits = model(x) if tf.reduce_sum(x) > 2 else other(x)
+        weight.assign_add(tf.reduce_mean(logits))
+        return logits
+
+    other(tf.constant([[1, 2, 0, 0]]))
+    hand = live_hand(step)
+    for _ in range(5):
+        assert hand(tf.constant([[1, 2, 0, 0]]))._keras_mask.numpy().tolist() == [[True, True, False, False]]
+    assert "a Keras mask, which a branch or loop gives" in hand.live.left_alone
 
 
 def test_a_mask_that_comes_with_an_argument_is_seen(two_cpus, live_hand):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from placer import tf_internals
 from tests.placer.train.steps.test_plain_step import alone_with, close, weights, wrapped_with
 
 
@@ -101,7 +102,10 @@ def selected_in_a_branch(x, by):
     return selected(x, by) if by[0, 0] < 99.0 else x
 
 
-@pytest.mark.parametrize("chosen", [selected, cut, selected_in_a_branch])
+selected_in_a_function = tf.function(selected)
+
+
+@pytest.mark.parametrize("chosen", [selected, cut, selected_in_a_branch, selected_in_a_function])
 @pytest.mark.parametrize("extreme", [keras.ops.max, keras.ops.min])
 def test_an_extreme_of_a_selection_that_may_be_empty_leaves_a_step_alone(two_cpus, live_hand, extreme, chosen):
     def loss_of(held, x):
@@ -111,6 +115,17 @@ def test_an_extreme_of_a_selection_that_may_be_empty_leaves_a_step_alone(two_cpu
     found, hand = wrapped_with(live_hand, make)
     assert close(found, alone_with(make))
     assert "keras.ops.max or min" in hand.live.left_alone
+
+
+def test_a_keras_without_one_of_these_functions_leaves_a_step_alone_and_is_as_it_was(two_cpus, live_hand, monkeypatch):
+    known = tf_internals.keras_functions()
+    functions = [getattr(module, name) for module, name in known.values()]
+    monkeypatch.setattr(tf_internals, "keras_functions", lambda: {**known, "new": (keras.losses, "of_tomorrow")})
+    make = training_on(lambda held, x: square(x @ held[0] @ held[1]))
+    found, hand = wrapped_with(live_hand, make, 8)
+    assert close(found, alone_with(make, 8))
+    assert hand.live.left_alone.startswith("Keras has no function `of_tomorrow`")
+    assert [getattr(module, name) for module, name in known.values()] == functions
 
 
 def test_losses_and_extremes_of_known_sizes_are_placed(two_cpus, live_hand):
