@@ -124,8 +124,8 @@ class Calls:
             as_called = self._as_called(variant, args, kwargs, taken)
             is_main = variant is self.variants.main
             if self.variants.left_alone:
-                outputs, step_s = as_called()
-                return outputs, step_s if is_main else None
+                outputs, own_s = as_called()
+                return outputs, own_s if is_main else None
             before = self.untouched.calls
             outputs, step_s = self._stepped(variant, taken.tensors, as_called)
             if self.untouched.plain is not None:
