@@ -42,7 +42,7 @@ class Signatures:
         step, so calls with only tensors have a fast path. Raises BadInputError for arguments that TensorFlow cannot
         flatten.
         """
-        args, kwargs = self._as_declared(args, kwargs)
+        args, kwargs = self._declared.given(args, kwargs) if self._declared else (args, kwargs)
         if not kwargs:
             tensors = _plain(args)
             if tensors is not None:
@@ -70,12 +70,6 @@ class Signatures:
             return args, kwargs
         return tuple(map(_as_float, args)), {name: _as_float(value) for name, value in (kwargs or {}).items()}
 
-    def _as_declared(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
-    ) -> tuple[Sequence[Any], Mapping[str, Any] | None]:
-        """A call's arguments, as tensors of the declared types."""
-        return (args, kwargs) if self._declared is None else self._declared.given(args, kwargs)
-
     def _arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[bool, ...]:
         """Which leaves are arrays. Raises BadInputError for what is not NumPy's own and would become a tensor."""
         leaves = tf.nest.flatten((tuple(args), dict(kwargs or {})))
@@ -89,7 +83,8 @@ class Signatures:
 
     def layout(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Layout:
         """The layout of a call whose key `of` gave. Raises BadInputError for plain Python iterators."""
-        args, kwargs = self._given(*self._as_declared(args, kwargs))
+        args, kwargs = self._declared.given(args, kwargs) if self._declared else (args, kwargs)
+        args, kwargs = self._given(args, kwargs)
         leaves = _leaves(args, kwargs)
         numbers = [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
         varying = self._varying(_structure((tuple(args), dict(kwargs or {}))), leaves, numbers) if numbers else ()

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.trace.eager.replacing import replaced
 from placer.trace.eager.tensor_reads import caller_of, is_users, name_of
 
 IN_PLACE = {
@@ -19,8 +20,6 @@ IN_PLACE = {
     "__imod__": "%=", "__ipow__": "**=", "__imatmul__": "@=", "__iand__": "&=", "__ior__": "|=", "__ixor__": "^=",
     "__ilshift__": "<<=", "__irshift__": ">>=",
 }  # fmt: skip
-
-
 MAKERS = ((tf, "cast"), (tf.dtypes, "cast"), (tf, "convert_to_tensor"))
 
 
@@ -46,7 +45,7 @@ def watched_array_changes(note: Callable[[str], None], eager: Mapping[int, type]
         return change
 
     def making_its_own(function: Callable[..., Any]) -> Callable[..., Any]:
-        """As a function that makes a tensor of an array eagerly, and gives a tensor of a trace back as it is."""
+        """Such a function makes a new tensor of an array, but gives a trace the tensor back that stands for it."""
 
         def made(*args: Any, **kwargs: Any) -> Any:
             found = function(*args, **kwargs)
@@ -57,19 +56,10 @@ def watched_array_changes(note: Callable[[str], None], eager: Mapping[int, type]
     if not arrays:
         yield
         return
-    makers = [(module, name, getattr(module, name)) for module, name in MAKERS]
-    try:
-        for name, operator in IN_PLACE.items():
-            setattr(kind, name, changes(operator))
-        for module, name, function in makers:
-            setattr(module, name, making_its_own(function))
+    operators = [(kind, name, changes(operator)) for name, operator in IN_PLACE.items()]
+    makers = [(module, name, making_its_own(getattr(module, name))) for module, name in MAKERS]
+    with replaced([*operators, *makers]):
         yield
-    finally:
-        for name in IN_PLACE:
-            if name in vars(kind):
-                delattr(kind, name)
-        for module, name, function in makers:
-            setattr(module, name, function)
 
 
 def _is_part(tensor: Any, arrays: set[int]) -> bool:

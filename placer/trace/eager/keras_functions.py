@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.trace.eager.replacing import replaced
 
 CHOOSING = (  # ops whose values decide how many elements come out, by how their types begin
     "Where", "Unique", "DynamicPartition", "NonMaxSuppression", "SparseSlice", "ListDiff", "DenseToDense",
@@ -40,19 +41,16 @@ def watched_keras(note: Callable[[str], None]) -> Iterator[None]:
         note(
             f"Keras has no function `{unknown[0]}`, of which Placer knows what it does otherwise once a step is traced"
         )
-    before = [(module, name, getattr(module, name)) for module, name in functions.values() if name not in unknown]
-    try:
-        for what, (module, name) in functions.items():
-            if name not in unknown:
-                setattr(module, name, told(getattr(module, name), WHY[what]))
+    with replaced(
+        (module, name, told(getattr(module, name), WHY[what]))
+        for what, (module, name) in functions.items()
+        if name not in unknown
+    ):
         yield
-    finally:
-        for module, name, function in before:
-            setattr(module, name, function)
 
 
 def _logits(output: Any, from_logits: bool, op_type: str, loss: str) -> str | None:
-    """Of a tensor that a layer of Keras made, the logits are known in any case."""
+    """Of what an activation of Keras's makes, it takes the logits eagerly, too."""
     if not tf.is_symbolic_tensor(output) or "logits" in tf_internals.tied_by_keras(output) or output.op.type != op_type:
         return None
     return (
@@ -98,13 +96,21 @@ def _is_chosen(tensor: Any) -> bool:
         left += one.op.inputs
         left += [made for graph in _graphs_of(one.op) for made in graph.outputs]
         if not one.op.inputs:
-            left += [outer for outer, inner in _captures(one.graph) if inner is one and tf.is_symbolic_tensor(outer)]
+            captures = getattr(one.graph, "captures", ())  # of what is around it
+            left += [outer for outer, inner in captures if inner is one and tf.is_symbolic_tensor(outer)]
     return False
 
 
 def _is_cut(op: Any) -> bool:
-    """Whether an op takes a slice whose ends are values."""
-    return op.type in CUTTING and any(bound.op.type != "Const" for bound in op.inputs[1:])
+    """Whether an op takes a slice whose ends are made of values, and not of constants and shapes alone."""
+    left = list(op.inputs[1:]) if op.type in CUTTING else []
+    while left:
+        one = left.pop().op
+        if one.type not in ("Const", "Shape"):
+            if not one.inputs:
+                return True
+            left += one.inputs
+    return False
 
 
 def _graphs_of(op: Any) -> list[Any]:
@@ -113,11 +119,6 @@ def _graphs_of(op: Any) -> list[Any]:
     if called is not None:
         return [called]
     return [loop[1]] if loop else tf_internals.branches_of(op)
-
-
-def _captures(graph: Any) -> Any:
-    """What a graph within another one takes of that: pairs of a tensor there, and of the one that stands for it."""
-    return getattr(graph, "captures", ())
 
 
 WHY: dict[str, Callable[..., str | None]] = {"logits": _logits, "mean": _mean, "max": _extreme, "min": _extreme}

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.trace.eager.replacing import replaced
 from placer.trace.python.kinds import is_library, is_tensor
 
 patching = threading.RLock()  # held while a trace is watched, because what watches replaces what all threads use
@@ -20,7 +21,6 @@ BODIES = ("if_body", "else_body", "loop_body", "loop_test")  # functions that Au
 EXACT = (tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32)  # whose values int32 holds
 NUMBERS = {"int": ("an int", "int32"), "float": ("a float", "float32")}  # and the tensor that AutoGraph makes instead
 TEXTS = ("__str__", "__repr__")  # of a tensor, also where it is formatted
-ASKED = ("numpy", *TEXTS)
 WHOLE = (  # what reads all dimensions of a shape
     "__iter__", "__eq__", "__ne__", "__str__", "__repr__", "as_list", "as_proto", "dims", "num_elements",
     "is_fully_defined", "assert_is_fully_defined", "is_compatible_with", "is_subtype_of", "assert_is_compatible_with",
@@ -48,16 +48,9 @@ def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
         return _partly_known(shape, lambda: note(why))
 
     with patching:
-        replaced = []
-        for kind in (tf_internals.symbolic_tensor(), tf.RaggedTensor, tf.SparseTensor):
-            for name, value in _patches(kind, read).items():
-                replaced.append((kind, name, vars(kind).get(name)))
-                setattr(kind, name, value)
-        try:
+        kinds = (tf_internals.symbolic_tensor(), tf.RaggedTensor, tf.SparseTensor)
+        with replaced((kind, name, value) for kind in kinds for name, value in _patches(kind, read).items()):
             yield
-        finally:
-            for kind, name, value in reversed(replaced):
-                _restore(kind, name, value)
 
 
 @contextmanager
@@ -107,22 +100,15 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
         return text
 
     with patching:
-        before, had = {name: overloads[name] for name in NUMBERS}, {n: vars(tensor_kind).get(n) for n in ASKED}
+        before = {name: overloads[name] for name in NUMBERS}
         overloads.update({name: converted(name, overload) for name, overload in before.items()})
         texts = {name: shown(getattr(tensor_kind, name)) for name in TEXTS}
-        for name, value in {"numpy": property(numpy), **texts}.items():
-            setattr(tensor_kind, name, value)
+        answers = {"numpy": property(numpy), **texts}
         try:
-            yield
+            with replaced((tensor_kind, name, value) for name, value in answers.items()):
+                yield
         finally:
             overloads.update(before)
-            for name, value in had.items():
-                _restore(tensor_kind, name, value)
-
-
-def _restore(kind: Any, name: str, value: Any) -> None:
-    """Give a class an attribute back; None where it had none of its own."""
-    delattr(kind, name) if value is None else setattr(kind, name, value)
 
 
 def _patches(kind: Any, read: Callable[[Any, tf.TensorShape, FrameType], tf.TensorShape]) -> dict[str, Any]:

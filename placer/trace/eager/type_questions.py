@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.eager.branches import made_of
+from placer.trace.eager.replacing import replaced
 from placer.trace.eager.tensor_reads import caller_of, is_users, name_of, patching
 
 NUMBERS = (int, float)
@@ -66,9 +67,6 @@ def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
             asked("tf.is_tensor")
         return is_tensor(x)
 
-    with patching, tf_internals.autograph_calls({isinstance: is_instance, type: type_of}):
-        tf.is_tensor = tf.autograph.experimental.do_not_convert(is_any_tensor)
-        try:
-            yield
-        finally:
-            tf.is_tensor = is_tensor
+    asking = replaced([(tf, "is_tensor", tf.autograph.experimental.do_not_convert(is_any_tensor))])
+    with patching, tf_internals.autograph_calls({isinstance: is_instance, type: type_of}), asking:
+        yield

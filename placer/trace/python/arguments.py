@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from placer.errors import BadInputError
 from placer.trace.python.kinds import is_plain, is_user_class, own_dict
-from placer.trace.signature import objects_of, parts_of
+from placer.trace.signature import BY_POSITION, objects_of, parts_of
 
 Subjects = tuple[tuple[str, Any], ...]
 """Objects among the arguments, each with its name: what a step reads of them is a part of Python's state."""
@@ -25,9 +25,8 @@ class Parameters:
             self._signature: inspect.Signature | None = inspect.signature(step)
         except Exception:  # a callable that does not tell, or an object that raises whatever it is asked for
             self._signature = None
-        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         found = self._signature.parameters.values() if self._signature is not None else ()
-        self._names = [parameter.name for parameter in found if parameter.kind in kinds]
+        self._names = [parameter.name for parameter in found if parameter.kind in BY_POSITION]
 
     def subjects(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Subjects:
         """What is neither a tensor nor plain among the arguments; containers are taken apart as TensorFlow does."""

@@ -137,9 +137,8 @@ class PlainStep:
         self, types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AbstractContextManager[None]:
         of_types: Watch = partial(watched_types, eager=_eager(types, args, kwargs))
-        return self._watched_by(
-            (*WATCHES_OF_NUMBERS, of_types), lambda why: self._note(why.partition("; ")[0])
-        )  # it is decorated
+        # Without the advice to decorate it, which it is.
+        return self._watched_by((*WATCHES_OF_NUMBERS, of_types), lambda why: self._note(why.partition("; ")[0]))
 
     @contextmanager
     def _watched_by(self, watches: Sequence[Watch], note: Callable[[str], None] | None = None) -> Iterator[None]:
