@@ -69,6 +69,22 @@ def standard_error(found: Measured) -> float:
     return median_error(found.spread_s, found.repeats) / found.step_s
 
 
+def is_faster(one: Measured, other: Measured, least_gain: float, sigmas: float = 1.0) -> bool:
+    """Whether `one` is faster by more than `least_gain` of the other's step and `sigmas` standard deviations of the
+    difference.
+    """
+    noise = sigmas * _error_of_difference(one, other)
+    return 1 - one.step_s / other.step_s > max(least_gain, min(noise, 0.5))
+
+
+def _error_of_difference(one: Measured, other: Measured) -> float:
+    """Standard error of the difference of two step times that are about the same, as a share of them; infinite where
+    one has no repeats.
+    """
+    few = min(one.repeats, other.repeats) < 2
+    return math.inf if few else math.hypot(standard_error(one), standard_error(other))
+
+
 def relative_error(seconds: Sequence[float]) -> float:
     """Standard error of the median of step times, as a share of it; infinite for fewer than four."""
     if len(seconds) < 4:

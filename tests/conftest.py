@@ -6,6 +6,7 @@ workers run commands in processes of their own.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -19,8 +20,13 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import tensorflow as tf
 
+from placer import instances
+
 # A collection of all that TensorFlow holds takes more than a second after some hundred tests.
 gc.set_threshold(700, 10, 100)
+
+# See `out_of_sight`; tests/placer/test_instances.py shows what this does in a program.
+instances._nothing_frozen = contextlib.nullcontext
 
 # Under nohup, SIGHUP is ignored here, and would be in every process that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -36,6 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("nightly"):
             item.add_marker("slow")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def out_of_sight() -> None:
+    """What tests of other files left alive is out of sight, of collections as well as of Placer: each look at all that
+    there is would take seconds after some thousand tests, and Keras, TensorFlow and Placer take many.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

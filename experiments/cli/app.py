@@ -19,6 +19,7 @@ from experiments.cli.options import device_spec, measuring, show_result
 from experiments.cli.quiet import import_quietly
 from experiments.cli.scale import app as scale
 from experiments.cli.streams import flush_stdout, guard_streams
+from experiments.cli.usage import run_app
 from experiments.jobs.interrupt import EXIT, WORDS, Signals, heard
 from placer import __version__
 from placer.errors import PlacerError, raise_last, tell, tell_all, tried, try_each
@@ -376,7 +377,7 @@ def _run(signals: Signals) -> tuple[int, str]:
     code, line = 0, ""
     try:
         try:
-            app()
+            code = run_app(app)
         finally:
             flush_stdout()
     except PlacerError as error:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from experiments.cli import options
 from experiments.cli.options import measuring
 from placer.errors import BadInputError
 
@@ -23,11 +24,13 @@ def bench(
     runs: Annotated[Path | None, typer.Option(help="Folder for runs that benchmarks share; none is run twice.")] = None,
     spec: Annotated[str | None, typer.Option("--devices", help="gpu only: cpus:N tries it without a GPU.")] = None,
     minutes: Annotated[float | None, typer.Option(help="faults, gpu, splitting, spoc: begin nothing new then.")] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run one of the benchmarks behind BENCHMARKS.md; the last line on stdout is one JSON object.
 
     Example: placer bench main-job --record
     """
+    del as_json  # its last line is JSON with and without
     from experiments.benches import ALL, record_all, run_bench
     from experiments.benches.bench import BenchOptions
 

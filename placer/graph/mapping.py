@@ -6,8 +6,10 @@ from collections.abc import Mapping as MappingABC
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 
 from placer.errors import BadInputError, listed, plain, short
+from placer.figures import mib
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 
@@ -92,6 +94,15 @@ class Mapping:
     def is_single(self) -> bool:
         """Whether one device runs everything."""
         return len(set(self.devices)) == 1
+
+    def _repr_html_(self) -> str:
+        """How many ops each device runs, and what they keep there, as notebooks show it."""
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{self.devices.count(d)}</td><td>{mib(self.memory_bytes[d])}</td></tr>"
+            for d, name in enumerate(self.topology.names)
+        )
+        head = "<tr><th>device</th><th>ops</th><th>memory</th></tr>"
+        return f"<b>{escape(self.graph.name)}</b><table>{head}{rows}</table>"
 
     def _refuse_split(self, unit: Sequence[int]) -> None:
         first = self.graph.ops[unit[0]]

@@ -31,6 +31,28 @@ def test_objects_of_a_class_and_its_subclasses_are_found_and_no_other():
     assert instances_of([Kind]) == []
 
 
+FROZEN = """
+import gc
+from placer.instances import instances_of
+
+class Kind:
+    pass
+
+held = [Kind()]
+gc.freeze()
+count = gc.get_freeze_count()
+assert instances_of([Kind]) == held
+assert gc.get_freeze_count() >= count
+gc.unfreeze()
+assert instances_of([Kind]) == held
+assert gc.get_freeze_count() == 0
+"""
+
+
+def test_what_the_program_has_frozen_is_found_and_stays_frozen():
+    subprocess.run([sys.executable, "-c", FROZEN], check=True)
+
+
 @pytest.mark.slow
 def test_threads_that_build_tuples_meanwhile_build_them():
     errors, done = [], []

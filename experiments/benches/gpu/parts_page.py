@@ -26,8 +26,10 @@ def tight_line(tight: Facts | None, limit_mib: int) -> str:
     if ratio is not None:
         said += f", {ratio:.2f}x of everything on the CPU ({ms(tight['cpu_only_s'])})"
     if scoped_s is not None:
-        return f"{said}. The tables put on the CPU by hand, the rest left to TensorFlow: {ms(scoped_s)}."
-    return f"{said}."
+        said += f". The tables put on the CPU by hand, the rest left to TensorFlow: {ms(scoped_s)}"
+    ran = tight.get("contestants", {}).items()
+    failed = ", ".join(f"`{name}` ({row['failed']})" for name, row in ran if row.get("failed"))
+    return f"{said}. What failed on the way: {failed}." if failed else f"{said}."
 
 
 def accuracy_lines(facts: Facts) -> list[str]:

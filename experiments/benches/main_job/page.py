@@ -15,13 +15,14 @@ HEADS = ("network", "best single device", "delivered", "ratio", "by", "predicted
 
 
 def headline(facts: Facts) -> str:
-    """Both geometric means."""
+    """Both geometric means, and what a switch takes."""
     singles, untouched = _means(facts)
     if singles is None:
         return "no network was measured"
+    switch_s = facts["switch_s"]
     return (
         f"{singles} times as fast as the best single worker (wanted: {WANTED}); {untouched} times as fast as "
-        "TensorFlow alone on all cores"
+        "TensorFlow alone on all cores" + ("" if switch_s is None else f"; a switch takes {switch_s:.1f} s (wanted: 1)")
     )
 
 
@@ -37,6 +38,8 @@ def page_lines(facts: Facts) -> list[str]:
         *_untouched_in_words(facts),
         "- *Predicted bound*: no mapping is predicted to be faster. It rests on the costs that the search profiled, so "
         "a step measured minutes later can be faster than it.",
+        "- *Switch*: seconds from one mapping of the network to another, the first step included, the median of a few. "
+        "That in the summary is InceptionV3's.",
         "- *Answer*: seconds until the search was over, tracing and profiling included. *Within 5 %*: until it had "
         "measured a mapping whose race took at most 5 % longer than the fastest one's.",
         "",

@@ -68,7 +68,9 @@ def page_lines(facts: Facts) -> list[str]:
         f"average: the clock alone accounts for about {100 * facts['noise_floor']:.1f} points of the error. "
         f"{percent(facts['within_spread'])} of the errors are within the predicted spread.",
         "",
-        "Cross-validated on the fitted rows:",
+        "Cross-validated on the fitted rows. The errors above are of models whose regressors are chosen so, family by "
+        "family; `--costs predicted` takes the same few for every family, because choosing takes minutes "
+        "([why](docs/decisions/027-predicted-costs.md)), and the steps of networks left out are predicted as it does.",
         "",
         *markdown_table(
             ("family", "rows", "chosen", "unseen shapes", "unseen networks", "weighted by time"), by_family, (0, 2)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import geometric_mean
 
 from experiments.benches.bench import Facts, ms, ms_spread
 from experiments.benches.intervals import geomean_in_words
 from experiments.benches.splitting.plot import PICTURE
-from experiments.benches.splitting.run import is_slower
+from experiments.benches.splitting.run import CERTAIN, is_slower
 from experiments.report.text import markdown_table
 
 WANTED = 1.6  # times as fast as the best single device, in the geometric mean
@@ -17,18 +18,34 @@ TIMES = ("network", "best single device", "`--split off`", "`--split auto`", "of
          "auto: ratio to single", "auto: ratio to off", "delivered by auto")  # fmt: skip
 LIMITS = ("network", "plan tried", "bound, whole", "bound, divided", "predicted, divided", "crossing, whole",
           "crossing, divided")  # fmt: skip
-SAME = ("network", "gradients", "other threads", "rounded", "first loss", "other threads", "rounded", "gradients, last",
-        "other threads", "rounded")  # fmt: skip
+SAME = ("network", "gradients", "other threads", "rounded", "gradients, last", "other threads", "rounded", "first loss",
+        "last, whole", "last, divided")  # fmt: skip
 
 
 def headline(facts: Facts) -> str:
     """What is gained where ops may be divided, and what `--split auto` costs."""
     rows = list(_fine(facts).values())
+    if not rows:
+        return "no network was measured"
+    alone = _to_untouched(rows)
+    worse = [row for row in rows if _is_below_single(row)]
     return (
         f"{geomean_in_words([row['ratio_to_best_single'] for row in rows])} times as fast as the best single device "
-        f"(wanted: {WANTED}); `--split auto` by `off` {geomean_in_words([row['ratio_on_vs_off'] for row in rows])}, "
-        f"slower on {len(facts['slower'])} of {len(rows)} networks"
+        f"(wanted: {WANTED}), slower than it on {len(worse)} of {len(rows)} networks (wanted: 0)"
+        + (f"; {geometric_mean(alone):.2f} times as fast as TensorFlow alone" if alone else "")
+        + f"; `--split auto` by `off` {geometric_mean(row['ratio_on_vs_off'] for row in rows):.2f}, slower on "
+        f"{len(facts['slower'])}"
     )
+
+
+def _to_untouched(rows: Sequence[Facts]) -> list[float]:
+    """How many times as fast as TensorFlow alone what `--split auto` delivered is; of records that timed it."""
+    return [row["untouched_s"] / row["auto_s"] for row in rows if "untouched_s" in row]
+
+
+def _is_below_single(row: Facts) -> bool:
+    """Whether what was delivered is slower than the best single device, beyond the error of the ratio."""
+    return bool(row["ratio_to_best_single"] + CERTAIN * row["ratio_error"] < 1)
 
 
 def _fine(facts: Facts) -> dict[str, Facts]:
@@ -66,7 +83,8 @@ def page_lines(facts: Facts) -> list[str]:
         "the gradients' norm, read where the optimizer keeps its first moments (or, without any, from the weights); "
         "*last*: the same after all steps. Beside each is how far the whole step is from itself: in one process with "
         "all cores (*other threads*), which may change the order of no sum, and there with one rounding error in every "
-        "number at the start (*rounded*).",
+        "number at the start (*rounded*). Where the loss falls to nothing, gradients do, and what is left of them "
+        "differs more.",
         "",
         *markdown_table(SAME, [_same(name, found) for name, found in same.items()]),
         "",
@@ -82,10 +100,15 @@ def _sums(facts: Facts) -> list[str]:
         geomean_in_words([row[key] for row in rows])
         for key in ("off_to_best_single", "ratio_to_best_single", "ratio_on_vs_off")
     )
-    return [
+    lines = [
         f"Geometric means of the speed-ups over the best single device: {off} with whole ops, {auto} where ops may be "
         f"divided. `--split auto` by `--split off`: {between}. {_slower(facts, len(rows))}",
     ]
+    if alone := _to_untouched(rows):
+        lines.append(f"To TensorFlow alone on all cores, timed before the searches: {geomean_in_words(alone)}.")
+    if below := [f"`{name}`" for name, row in _fine(facts).items() if _is_below_single(row)]:
+        lines.append(f"Slower than the best single device, beyond that: {', '.join(below)}.")
+    return lines
 
 
 def _slower(facts: Facts, count: int) -> str:
@@ -141,6 +164,9 @@ def _ways(row: Facts) -> str:
 
 
 def _same(name: str, found: Facts) -> list[str]:
-    keys = ("gradient_rel_err", "loss_rel_err", "drift")
-    pairs = [found[f"{key}{whose}"] for key in keys for whose in ("", "_threads", "_rounded")]
-    return [f"`{name}`", *("" if value is None else f"{value:.1e}" for value in pairs)]
+    pairs = [found[f"{key}{whose}"] for key in ("gradient_rel_err", "drift") for whose in ("", "_threads", "_rounded")]
+    return [
+        f"`{name}`",
+        *("" if value is None else f"{value:.1e}" for value in pairs),
+        *(f"{loss:.3g}" for loss in found["losses"]),
+    ]

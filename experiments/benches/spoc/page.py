@@ -72,7 +72,7 @@ def _skipped(facts: Facts) -> list[str]:
 
 def _told(facts: Facts) -> str:
     if not facts["skipped"]:
-        return "Skipped: none."
+        return "None of those drawn was skipped."
     reasons = Counter(row["skipped"] for row in facts["skipped"])
     told = ", ".join(f"{count} ({reason})" for reason, count in reasons.items())
     caps = f"{facts['cap_s']:.0f} s and {facts['cap_bytes'] / 2**30:.0f} GiB a network"

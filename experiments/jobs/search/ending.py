@@ -13,7 +13,7 @@ from experiments.jobs.search.finding import Finding, Pipelined, Trial, by_merit,
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import apart, prepared, stepped
 from placer.errors import PlacerError
-from placer.result import Failed, Measured
+from placer.result import Failed, Measured, is_faster
 from surrogate.simulate.timeline import Timeline
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
 FINAL_REPEATS = 30
 FEWEST_REPEATS = 10  # after which a finalist that is clearly slower is left out
 MOST_REPEATS = 200  # where the finalists may take a certain time
+SURE = 2.0  # standard errors of their difference by which a mapping must beat the fastest single device
 MOST_KEPT = 5  # steps that the runners of two jobs keep, and one for a switch
 APART = "The devices have no memory for the finalists at once: they were measured one after another, in several rounds."
 SWITCHES, SWITCHES_S = 4, 4.0  # at most, and seconds after which there are no more; two at the least
@@ -67,9 +68,14 @@ def finish(jobs: Sequence[Job], interrupted: bool = False, beside: Sequence[Tria
         job.calibrate()
     final = _final(jobs, beside)
     whole.progress.end()
-    best = _fastest(final.finalists)
+    best = _delivered(final.finalists)
     found = _found(jobs, final, best)
-    ended = (*found.ended, *_beaten(final, best), *([f"{_interrupted(jobs)}."] if interrupted else []))
+    ended = (
+        *found.ended,
+        *_beaten(final, best),
+        *_in_doubt(final, best),
+        *([f"{_interrupted(jobs)}."] if interrupted else []),
+    )
     return replace(found, interrupted=interrupted, ended=ended)
 
 
@@ -112,6 +118,19 @@ def _fastest(finalists: Sequence[Finalist]) -> Finalist:
     return min(finalists, key=lambda finalist: merit(finalist.row))
 
 
+def _delivered(finalists: Sequence[Finalist]) -> Finalist:
+    """The fastest, unless the fastest single device may be as fast: that wins in doubt, so that no step is spread over
+    devices for what is noise.
+    """
+    first = _fastest(finalists)
+    singles = [finalist for finalist in finalists if finalist.single]
+    if first.single or not singles:
+        return first
+    single = _fastest(singles)
+    one, other = first.row.measured, single.row.measured
+    return first if one is None or other is None or is_faster(one, other, 0.0, SURE) else single
+
+
 def _finalists(job: Job, count: int, beside: Sequence[Trial]) -> list[Trial]:
     """Of a whole step the fastest single device, the `count` best others, and `beside`; of a divided one the best."""
     ran = job.ranked()
@@ -147,7 +166,7 @@ def _final(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
             Finalist(finalist.job, replace(finalist.row, result=result))
             for (finalist, _), result in zip(ready, results, strict=True)
         ]
-        best = _fastest(finalists)
+        best = _delivered(finalists)
         switch_s = _switch_s(best, ready[finalists.index(best)][1], finalists)
         return Final(tuple(finalists), untouched, switch_s)
 
@@ -267,10 +286,21 @@ def _pipelined(divided: Sequence[Finalist]) -> Pipelined | None:
 def _beaten(final: Final, best: Finalist) -> list[str]:
     """What divided ops came to, where whole ops were faster."""
     divided = [finalist for finalist in final.finalists if finalist.divided]
-    if best.divided or not divided:
+    if best.divided or not divided or _fastest(final.finalists).divided:
         return []
     divided_s = step_s(_fastest(divided).row)
     return [f"dividing ops gave {1e3 * divided_s:.1f} ms, so that they stay whole."]
+
+
+def _in_doubt(final: Final, best: Finalist) -> list[str]:
+    """That a mapping was a little faster than the single device that is handed back."""
+    first = _fastest(final.finalists)
+    if first is best:
+        return []
+    took = " and ".join(f"{1e3 * step_s(finalist.row):.1f}" for finalist in (first, best))
+    return [
+        f"the fastest mapping and the best single device took {took} ms, which may be noise: the device is handed back."
+    ]
 
 
 def _compared(finalist: Finalist, single_s: float) -> Trial:

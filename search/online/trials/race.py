@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from placer.result import Measured, standard_error, summary
+from placer.result import is_faster, summary
 from placer.train.steps.modes import Mode
 from search.online.interfaces import Steps
 
@@ -42,22 +42,6 @@ def race(modes: Sequence[Mode], repeats: int, hopeless: float = math.inf) -> Ste
         for mode in near:
             took[mode] += yield from sample(mode, repeats - first, _hopeless_s(took[modes[0]], hopeless))
     return took
-
-
-def is_faster(one: Measured, other: Measured, least_gain: float, sigmas: float = 1.0) -> bool:
-    """Whether `one` is faster by more than `least_gain` of the other's step and `sigmas` standard deviations of the
-    difference.
-    """
-    noise = sigmas * _error_of_difference(one, other)
-    return 1 - one.step_s / other.step_s > max(least_gain, min(noise, 0.5))
-
-
-def _error_of_difference(one: Measured, other: Measured) -> float:
-    """Standard error of the difference of two step times that are about the same, as a share of them; infinite where
-    one has no repeats.
-    """
-    few = min(one.repeats, other.repeats) < 2
-    return math.inf if few else math.hypot(standard_error(one), standard_error(other))
 
 
 def _hopeless_s(beside_s: Sequence[float], hopeless: float) -> float:

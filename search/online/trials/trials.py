@@ -14,12 +14,12 @@ from statistics import median
 from typing import Any, Protocol, TypeVar
 
 from placer.figures import ms
-from placer.result import Failed, Measured, Result, summary
+from placer.result import Failed, Measured, Result, is_faster, summary
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import Answer, LiveStepLike, Steps
 from search.online.journal import Kind
 from search.online.replan.proposal import Proposal
-from search.online.trials.race import is_faster, race, sample
+from search.online.trials.race import race, sample
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Mode)

@@ -23,8 +23,6 @@ def only_those_of_the_test():
     """
     tf.random.set_seed(None)
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def table(anonymous=False):

@@ -61,3 +61,9 @@ def test_fractions_of_bytes_fill_a_device_exactly_in_any_order():
     ops = tuple(Op(f"v{i}", cost_s={"cpu": 1.0}, memory_bytes=size) for i, size in enumerate(sizes))
     full = Topology((Device("cpu:0", "cpu", memory_bytes=c + b + a),))
     assert Mapping(OpGraph("g", ops, ()), full, (0, 0, 0)).memory_bytes == (a + b + c,)
+
+
+def test_a_notebook_shows_what_each_device_gets():
+    shown = Mapping(GRAPH, TOPOLOGY, (0, 2, 0))._repr_html_()
+    assert "<tr><td>cpu:0</td><td>2</td><td>0.0 MiB</td></tr>" in shown
+    assert "<tr><td>gpu:0</td><td>1</td>" in shown and "<b>g</b>" in shown

@@ -53,7 +53,7 @@ def asked(monkeypatch):
 
     def answer(call, wanted, seconds):
         ran.append(wanted.model)
-        return replies.get(wanted.model, DIVIDED)
+        return dict(replies.get(wanted.model, DIVIDED))
 
     monkeypatch.setattr(run, "facts_alone", answer)
     return ran
@@ -85,18 +85,27 @@ def test_the_page_tells_figures_limits_sameness_and_failures(checkout, asked):
     assert "on 1 of 2 networks, by 10.0%: `vgg16`. On 1 of these it delivered whole ops." in page
     assert "1.41 (median 1.50) where ops may be divided. `--split auto` by `--split off`: 1.27 (median 1.35)." in page
     assert headline(facts) == (
-        "1.41 (median 1.50) times as fast as the best single device (wanted: 1.6); `--split auto` by `off` 1.27 "
-        "(median 1.35), slower on 1 of 2 networks"
+        "1.41 (median 1.50) times as fast as the best single device (wanted: 1.6), slower than it on 0 of 2 "
+        "networks (wanted: 0); 1.06 times as fast as TensorFlow alone; `--split auto` by `off` 1.27, slower on 1"
     )
     assert facts["seeds"] == [0]
     assert "columns: 30 along axis0, 10 along columns; 12 variables" in page and "2.0 MiB in 6" in page
-    assert "| `towers` | 3.0e-07 | 2.0e-07 | 5.0e-07 |" in page
+    assert "| `towers` | 3.0e-07 | 2.0e-07 | 5.0e-07 | 4.0e-04 | 2.0e-06 | 2.0e-04 | 2.3 | 0.1 | 0.1 |" in page
+    assert "timed before the searches: 1.06 (median 1.12)." in page and "beyond that" not in page
     assert "- `alexnet`: it did not end within 9 s" in page
     assert (
         json.loads((checkout / "benchmarks" / "splitting.json").read_text())["by_model"]["vgg16"]
         == facts["by_model"]["vgg16"]
     )
     assert (checkout / "docs" / "splitting.png").stat().st_size > 10_000
+
+
+def test_what_is_slower_than_the_single_device_is_named(asked, monkeypatch):
+    below = WHOLE | {"ratio_to_best_single": 0.82, "ratio_error": 0.04}
+    monkeypatch.setattr(run, "facts_alone", lambda call, wanted, seconds: below if wanted.model == "moe" else WHOLE)
+    facts = bench(models=("moe", "towers"))
+    assert "Slower than the best single device, beyond that: `moe`." in page_lines(facts)
+    assert "slower than it on 1 of 2 networks (wanted: 0)" in headline(facts)
 
 
 def test_an_older_record_has_no_column_of_untouched_steps(asked):

@@ -1,0 +1,35 @@
+"""What typer refuses (no such command or option, a value of another type) as one line, like all bad input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from placer.errors import BadInputError
+
+# typer comes with its own copy of click or uses click itself, depending on its release, and names few of its errors.
+ClickException: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def run_app(app: typer.Typer) -> int:
+    """Run the command that was given: its exit code. A command without arguments that needs some shows its help.
+
+    Errors: BadInputError where typer refuses how it was called; what the command itself raises.
+    """
+    try:
+        code = app(standalone_mode=False)
+    except ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            return int(error.exit_code)
+        raise BadInputError(in_one_line(error)) from None
+    return code if isinstance(code, int) else 0
+
+
+def in_one_line(error: Any) -> str:
+    """What is wrong, in which command, and where help is; error: a ClickException."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "placer"
+    said = " ".join(error.format_message().split()).rstrip(".")
+    return f"{said[:1].lower()}{said[1:]}; see {command} --help."
