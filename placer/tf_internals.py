@@ -33,6 +33,7 @@ from tensorflow.python.data.ops import (
     cache_op,
     padded_batch_op,
     ragged_batch_op,
+    random_op,
     shuffle_op,
     structured_function,
 )
@@ -56,6 +57,7 @@ from tensorflow.python.ops import (
     while_v2,
 )
 from tensorflow.python.trackable import data_structures
+from tensorflow.python.trackable import resource as trackable_resource
 
 from placer.instances import instances_of
 
@@ -611,17 +613,23 @@ def is_found_by_name(resource: Any) -> bool:
 
 def kept_by_dataset(dataset: Any) -> str | None:
     """What a dataset of tf.data keeps under a name: "cache", in memory; "order", of a shuffle that TensorFlow would
-    shuffle otherwise without it; None where it keeps nothing, or is a node of a graph.
+    shuffle otherwise without it; "draws", of random numbers that go on from epoch to epoch; None where it keeps
+    nothing, or is a node of a graph.
     """
     if not is_eager(getattr(dataset, "_variant_tensor", None)):  # none while it is made, and where that failed
         return None
     if isinstance(dataset, cache_op.CacheDataset):
         return "cache" if dataset._filename.numpy() == b"" else None
+    if isinstance(dataset, random_op._RandomDataset):  # by which sample_from_datasets mixes others
+        return "draws" if dataset._rerandomize and _is_seeded(dataset) else None
     if isinstance(dataset, shuffle_op._ShuffleDataset):
-        is_seeded = bool(dataset._seed.numpy()) or bool(dataset._seed2.numpy())
         # A fixed order by a seed is the same again, and unseeded ones in each epoch are anything.
-        return "order" if is_seeded == (dataset._reshuffle_each_iteration is not False) else None
+        return "order" if _is_seeded(dataset) == (dataset._reshuffle_each_iteration is not False) else None
     return None
+
+
+def _is_seeded(dataset: Any) -> bool:
+    return bool(dataset._seed.numpy()) or bool(dataset._seed2.numpy())
 
 
 def makes_batches(dataset: Any) -> bool:
@@ -699,6 +707,7 @@ def named_resource_kinds() -> dict[str, tuple[type, ...]]:
     """What holds a resource that TensorFlow finds by its name: kind -> classes."""
     return {
         "table": (lookup_ops.InitializableLookupTableBase, lookup_ops.MutableHashTable, lookup_ops.DenseHashTable),
+        "loaded": (trackable_resource.RestoredResource,),
         "writer": (summary_ops_v2._ResourceSummaryWriter,),
         "queue": (data_flow_ops.QueueBase,),
     }

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -38,10 +39,21 @@ tf.config.set_logical_device_configuration(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs nightly is slow, too, so that `-m "not slow"` leaves it out."""
+    """What runs nightly is slow, too, so that `-m "not slow"` leaves it out; so are all but some of the parameters of a
+    test that is marked so, which are taken from the whole of their range.
+    """
+    of_tests: dict[tuple[Any, ...], list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("nightly"):
             item.add_marker("slow")
+        elif isinstance(item, pytest.Function) and item.get_closest_marker("some") and "slow" not in item.keywords:
+            of_tests[item.path, item.cls, item.originalname].append(item)
+    for of_test in of_tests.values():
+        (count,) = of_test[0].get_closest_marker("some").args
+        quick = {i * len(of_test) // count for i in range(count)}
+        for i, item in enumerate(of_test):
+            if i not in quick:
+                item.add_marker("slow")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,15 +17,23 @@ from placer.instances import instances_of
 if TYPE_CHECKING:
     from placer.trace.capture import Captured
 
-IN_WORDS = {"table": "a lookup table", "writer": "a summary writer", "queue": "a queue"}
+IN_WORDS = {
+    "table": "a lookup table",
+    "loaded": "a resource of a loaded SavedModel, such as a table",
+    "writer": "a summary writer",
+    "queue": "a queue",
+}
 PIPELINE = "a variable's handle in a function of a tf.data pipeline (an augmentation layer's, say)"
 SEEDED = "a tf.function that draws random numbers from a seed, its own or that of tf.random.set_seed"
 SHARED = {
     "cache": "the cache of a dataset of which it makes several pipelines",
     "order": "the order of a shuffled dataset of which it makes several pipelines",
+    "draws": "the random numbers of a dataset (tf.data.Dataset.random, sample_from_datasets) of which it makes several "
+    "pipelines",
 }
 MENDS = {
     SHARED["cache"]: "cache to a file, or make one pipeline before the training and keep no dataset within it",
+    SHARED["draws"]: "make one pipeline of it before the training, or set rerandomize_each_iteration=False",
     SHARED["order"]: "give shuffle both a seed and reshuffle_each_iteration=False, or make one pipeline of it",
 }
 USERS = ("LookupTable", "Queue", "Summary")  # parts of the types of ops that use one

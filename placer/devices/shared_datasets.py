@@ -1,10 +1,10 @@
 """Datasets of tf.data that lose what they keep when workers are joined, because several pipelines are made of them.
 
-`cache()` and `shuffle()` keep the elements, or the state of their seeds, under a name. The first iterator over a
-dataset object looks it up, and the object holds it from then on. Once workers were joined or left, nothing is found,
-and TensorFlow makes a new one each time, without a word: the cache is empty in each epoch, and `take` and `skip` of one
-shuffled dataset are parts of two different orders. A pipeline that is iterated as a whole is not affected; for one is
-taken what is iterated just now, and what the program holds of whole batches.
+`cache()`, `shuffle()` and `random()` keep the elements, or the state of their seeds, under a name. The first iterator
+over a dataset object looks it up, and the object holds it from then on. Once workers were joined or left, nothing is
+found, and TensorFlow makes a new one each time, without a word: the cache is empty in each epoch, and `take` and
+`skip` of one shuffled dataset are parts of two different orders. A pipeline that is iterated as a whole is not
+affected; for one is taken what is iterated just now, and what the program holds of whole batches.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ OWN_REFERENCES = 3  # by the list of datasets, the loop's variable, and the argu
 
 
 def kept_by_shared_dataset() -> str | None:
-    """ "cache" or "order", which a dataset of this program keeps and of which it makes, or may make, more than one
-    pipeline; None where no dataset does.
+    """ "cache", "order" or "draws", which a dataset of this program keeps and of which it makes, or may make, more
+    than one pipeline; None where no dataset does.
     """
     datasets = instances_of([tf.data.Dataset])
     references = [sys.getrefcount(dataset) - OWN_REFERENCES for dataset in datasets]

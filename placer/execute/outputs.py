@@ -24,6 +24,8 @@ OUT_OF_MEMORY = (
 )
 
 
+NO_ARRAYS = (tf.variant, tf.resource)  # of a tf.experimental.Optional or a dataset, say
+
 REASONS: tuple[tuple[type[Exception], Reason], ...] = (
     (LossDiffersError, "loss"),
     (PlacementError, "placement"),
@@ -81,4 +83,4 @@ def returned(outputs: Any) -> list[np.ndarray[Any, Any]]:
         leaves = tf.nest.flatten(outputs, expand_composites=True)
     except (TypeError, ValueError):  # a dict whose keys have no order, say, of which no step can be traced
         return []
-    return values([leaf for leaf in leaves if is_tensor(leaf)])
+    return values([leaf for leaf in leaves if is_tensor(leaf) and leaf.dtype not in NO_ARRAYS])

@@ -395,11 +395,12 @@ class AutoStep(Wrapped):
 
     def _give_up(self, why: str) -> None:
         self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
-        warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
         self._script, self._live.mode = None, self._controller.mode
         self._controller.narrator.now(LEFT_ALONE)
         if self._live.mode is UNTOUCHED:
             self._live.leave_alone(why)
+        # Last, because a program may make errors of warnings.
+        warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
 
     def _tells_suspend(self) -> bool:
         """Whether this machine was suspended since the last look; then the journal says so."""

@@ -109,8 +109,8 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         why = "the model got another train_function while fit runs (make_train_function, or another fit)"
         if self.step is not None:
             self.step.journal.entry(self.step.steps, "error", f"the search ended, training goes on untouched: {why}")
-        warnings.warn(f"placer: {self.model.name} trains untouched from now on: {why}.", stacklevel=3)
         self.close()
+        warnings.warn(f"placer: {self.model.name} trains untouched from now on: {why}.", stacklevel=3)
 
     def _wrapped(self, step: Callable[..., Any]) -> AutoStep:
         """The step of this `fit`, which Placer runs from now on."""

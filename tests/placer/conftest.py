@@ -12,11 +12,11 @@ from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
 from placer.train.steps.modes import Placed
 
-MAPPINGS = 8
+MAPPINGS = 4
 
 
 class Hand:
-    """A live step whose mapping the test chooses: `place` it once, then `move` it among eight random mappings."""
+    """A live step whose mapping the test chooses: `place` it once, then `move` it among four random mappings."""
 
     def __init__(self, step: Any, *, session: DeviceSession | None = None, devices: str | None = None) -> None:
         self.live = LiveStep(step, session or DeviceSession(devices, False), "step")

@@ -600,6 +600,15 @@ def test_attributes_whose_texts_say_what_an_op_computes_are_known():
     assert "shared_name" not in tf_internals.enumerated_attributes("VarHandleOp")
 
 
+def loaded_with_a_table(path):
+    module = tf.Module()
+    values = tf.lookup.KeyValueTensorInitializer(tf.constant([1]), tf.constant([2]))
+    module.table = tf.lookup.StaticHashTable(values, -1)
+    module.look = tf.function(module.table.lookup, input_signature=[tf.TensorSpec([], tf.int32)])
+    tf.saved_model.save(module, str(path))
+    return tf.saved_model.load(str(path))
+
+
 def test_what_tensorflow_finds_by_name_is_known(tmp_path):
     values = tf.lookup.KeyValueTensorInitializer(tf.constant([1]), tf.constant([2]))
     mutable = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
@@ -607,6 +616,7 @@ def test_what_tensorflow_finds_by_name_is_known(tmp_path):
         "table": [tf.lookup.StaticHashTable(values, -1), mutable],
         "writer": [tf.summary.create_file_writer(str(tmp_path))],
         "queue": [tf.queue.FIFOQueue(1, [tf.float32])],
+        "loaded": [loaded_with_a_table(tmp_path / "saved").table],
     }
     kinds = tf_internals.named_resource_kinds()
     assert kinds.keys() == held.keys()
@@ -630,6 +640,13 @@ def test_what_a_dataset_keeps_by_a_name_is_known(tmp_path):
         for again in (None, True, False)
     }
     assert {how for how, what in by.items() if what == "order"} == {(None, False), (1, None), (1, True)}
+    mixed = {
+        (seed, again): kept(tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=again))
+        for seed in (None, 1)
+        for again in (None, True, False)
+    }
+    assert {how for how, what in mixed.items() if what == "draws"} == {(1, True)}
+    assert not {*mixed.values()} - {"draws", None}
     assert tf_internals.makes_batches(source().batch(2)) and tf_internals.makes_batches(source().padded_batch(2))
     assert tf_internals.makes_batches(source().batch(2, num_parallel_calls=2))
     assert tf_internals.makes_batches(source().ragged_batch(2)) and not tf_internals.makes_batches(source())

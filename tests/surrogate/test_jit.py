@@ -62,6 +62,7 @@ def printed_by_caller(folder):
     return ran.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_changed_helper_compiles_its_callers_anew(tmp_path):
     (tmp_path / "caller.py").write_text(KERNEL)
     printed = []
@@ -71,6 +72,7 @@ def test_a_changed_helper_compiles_its_callers_anew(tmp_path):
     assert printed == ["2", "6", "2"]
 
 
+@pytest.mark.slow
 def test_a_moved_type_of_an_argument_compiles_anew_what_takes_it(tmp_path):
     """As when a new version of Placer is installed over an old one, whose compiled code stays in __pycache__."""
     for module in ("before", "after"):
@@ -80,6 +82,7 @@ def test_a_moved_type_of_an_argument_compiles_anew_what_takes_it(tmp_path):
         (tmp_path / f"{module}.py").unlink()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), lambda path: (path.unlink(), path.mkdir())])
 def test_what_is_kept_and_cannot_be_read_or_written_is_compiled_anew(tmp_path, damage):
     """A file that was cut off when the machine lost its power; a path that the system refuses."""

@@ -29,6 +29,7 @@ ROUNDED = tuple(kind.as_datatype_enum for kind in (tf.float32, tf.float16, tf.bf
 SHORT = frozenset(kind.as_datatype_enum for kind in (tf.float16, tf.bfloat16))
 
 BACKWARD = "__backward_"  # in TensorFlow's names of functions for gradients
+COUNT = "placer_count"  # the name of the tensor that `int` gives for a tensor
 NUMBER = "placer_number"  # the name of a constant that a branch gives for a float of Python's
 
 
@@ -96,6 +97,29 @@ def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) 
                 grows = True
             elif node.op in ("While", "StatelessWhile"):
                 return f"op {node.name} ({node.op}) takes it into a loop"
+    return None
+
+
+def count_in_a_call(graph_def: Any) -> str | None:
+    """Whether an int of a tensor goes into a function that the step calls, in words; None where none does. Eagerly
+    TensorFlow traces that for each number anew, and follows its branches in Python.
+    """
+    for nodes in (graph_def.node, *(body.node_def for body in graph_def.library.function)):
+        made = {node.name for node in nodes if node.name.rpartition("/")[2].startswith(COUNT)}
+        known, grows = {node.name for node in nodes if node.op in CONSTANTS}, bool(made)
+        while grows:
+            grows = False
+            for node in nodes:
+                data = [source_of(text) for text in node.input if not text.startswith("^")]
+                if node.name in made or not made.intersection(data):
+                    continue
+                if node.op in CALLS and BACKWARD not in node.attr["f"].func.name:
+                    return (
+                        f"op {node.name} takes it into a tf.function, which TensorFlow would trace anew for each value"
+                    )
+                if made.union(known).issuperset(data):
+                    made.add(node.name)
+                    grows = True
     return None
 
 

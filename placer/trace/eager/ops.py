@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.trace.eager.number_use import branch_number_misused
+from placer.trace.eager.number_use import branch_number_misused, count_in_a_call
 from placer.trace.graph_def.access_order import CHECKS
 from placer.trace.graph_def.node_def import nodes_within
 from placer.trace.random_streams import draws_within, has_seeds
@@ -37,7 +37,7 @@ def eager_difference(concrete: Any) -> str | None:
                 f"its op {node.name} ({node.op}) raises where a value is bad, eagerly before all that follows, and "
                 "traced perhaps after variables were written; decorate the step with @tf.function if that is meant"
             )
-    why = branch_number_misused(graph_def)
+    why = branch_number_misused(graph_def) or count_in_a_call(graph_def)
     if why is not None:
         return f"a number of Python's depends on a tensor, and {why}; make it a tensor (tf.constant)"
     for node in draws_within(graph_def):

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.trace.eager.number_use import COUNT
 from placer.trace.eager.replacing import replaced
 from placer.trace.python.kinds import is_library, is_tensor
 
@@ -76,7 +77,9 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
                     f"it makes {number} of a tensor in {where}, which is a tensor of {kind} once the step is traced; "
                     "use tf.cast, or decorate the step with @tf.function"
                 )
-            return overload(*args, **kwargs)
+            made = overload(*args, **kwargs)
+            is_count = is_exact and is_tensor(made) and tf.get_static_value(made) is None
+            return tf.identity(made, name=COUNT) if is_count else made
 
         return convert
 

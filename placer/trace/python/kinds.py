@@ -84,6 +84,8 @@ def _by_type(function: Callable[P, T]) -> Callable[P, T]:
 
 def is_plain(value: Any) -> bool:
     """Whether a value cannot change and is compared by value."""
+    if isinstance(value, np.void):  # a record of a structured array, and part of it
+        return False
     return type(value) in PLAIN or isinstance(value, (enum.Enum, np.generic, tf.TensorShape))
 
 
@@ -158,6 +160,11 @@ def is_tensor_class(kind: type) -> bool:
 def is_tensor(value: Any) -> bool:
     """As `tf.is_tensor`, which asks objects of the user's for attributes; they may answer anything."""
     return is_tensor_class(type(value))
+
+
+def is_public_tensor(name: str, value: Any) -> bool:
+    """Whether what an object holds under a name is a tensor or an array that a program may put there."""
+    return not name.startswith("_") and (isinstance(value, np.ndarray) or is_tensor(value))
 
 
 @_by_type

@@ -67,6 +67,7 @@ from placer.trace.python.kinds import (
     is_of_library,
     is_out_of_sight,
     is_plain,
+    is_public_tensor,
     is_tensor,
     is_unchanging,
     is_user_class,
@@ -223,8 +224,10 @@ class Survey:
             return self._stand_in
         if has_base(kind, CALLBACKS) and is_library(kind.__module__) in PLACER:
             return None
+        if isinstance(value, np.void):
+            raise UnguardableError(f"it reads `{label}`, a record of a structured array, which may change in its place")
         if is_function_of_tensorflow(kind):
-            return None
+            return self._function_of_tensorflow
         if is_message(kind):
             return partial(visit_message, self)
         if hides_fields(kind):
@@ -237,7 +240,9 @@ class Survey:
             if is_library(kind.__module__) and is_unchanging(kind):
                 return None
             raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
-        return self._named if is_library(kind.__module__) in ("tensorflow", "numpy", *PLACER) else self._object
+        if is_library(kind.__module__) == "numpy":
+            return self._whole_object
+        return self._named if is_library(kind.__module__) in ("tensorflow", *PLACER) else self._object
 
     # Code.
 
@@ -355,17 +360,32 @@ class Survey:
         self.guard.size(held)
         self._holder(held, [name for name in held if self._is_read(name)] if names is None else list(names), label)
 
+    def _whole_object(self, value: Any, label: str) -> None:
+        """Of an object of NumPy's, a polynomial say, all, because NumPy's code reads it."""
+        held = own_dict(value) or {}
+        self._own(held, f"{label}.", held)
+
+    def _function_of_tensorflow(self, function: Any, label: str) -> None:
+        """What the user has put on a tf.function, whose own Python state is frozen in any program."""
+        held = own_dict(function) or {}
+        theirs = (name for name in held if name in self.names and not name.startswith("_"))
+        self._holder(held, sorted(theirs), f"{label}.")
+
     def _named(self, value: Any, label: str) -> None:
         """Of an object of TensorFlow's, what the user's code reads by name and cannot be TensorFlow's own: plain
-        values, and all that a bare tf.Module holds; and what of the user's own it holds under any name, which
-        TensorFlow calls: the function of a tf.custom_gradient, a rate that is a function, a checkpoint's model.
+        values, public tensors and arrays, and all that a bare tf.Module holds; and what of the user's own it holds
+        under any name, which TensorFlow calls: the function of a tf.custom_gradient, a rate that is a function, a
+        checkpoint's model.
         """
         held = own_dict(value)
         if held is not None:
             is_bare = type(value) is tf.Module
             if is_bare:
                 self.guard.size(held)
-            named = (name for name in held if name in self.names and (is_bare or is_plain(held[name])))
+            named = (
+                name for name in held
+                if name in self.names and (is_bare or is_plain(held[name]) or is_public_tensor(name, held[name]))
+            )  # fmt: skip
             is_placers = is_library(type(value).__module__) in PLACER
             theirs = (name for name in held if not is_placers and is_users_own(held[name]))
             self._holder(held, sorted({*named, *theirs}), f"{label}.")

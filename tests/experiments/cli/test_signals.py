@@ -126,7 +126,7 @@ def test_without_a_signal_exit_codes_and_tracebacks_are_what_they_were(run):
 STRING = """
 from experiments.cli import app
 from placer import __main__
-app.app = lambda: exec("import signal; signal.raise_signal(signal.SIGTERM)")
+app.run_app = lambda _: exec("import signal; signal.raise_signal(signal.SIGTERM)")
 __main__.main()
 """
 
@@ -153,7 +153,7 @@ class Left:
 
 left = Left()
 atexit.register(os.write, 1, b"at exit")
-app.app = lambda: signal.raise_signal(signal.SIGTERM)
+app.run_app = lambda _: signal.raise_signal(signal.SIGTERM)
 __main__.main()
 """
 

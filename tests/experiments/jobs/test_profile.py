@@ -128,6 +128,7 @@ def test_what_is_held_out_is_not_fitted(facts):
     assert list(facts["mape_by_unseen_network"]) == ["held"]
 
 
+@pytest.mark.slow
 def test_a_law_without_noise_is_learned(facts):
     assert facts["mape"] < 0.05
     assert set(facts["mape_by_type"]) == {"MatMul"}

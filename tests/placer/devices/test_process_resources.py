@@ -282,6 +282,13 @@ LOSES = {
     "one that is held after it": ("cache", lambda: (held := source().cache().map(lambda i: i), held.batch(2))),
     "a cache of which none is made just now": ("cache", lambda: (source().cache(),)),
     "an order of which none is made just now": ("order", lambda: (source().shuffle(**FIXED).map(lambda i: i),)),
+    "a mixture that is held": (
+        "draws",
+        lambda: (
+            held := tf.data.Dataset.sample_from_datasets([source(), source()], seed=1, rerandomize_each_iteration=True),
+            held.batch(2),
+        ),
+    ),
     "parts of a structure": ("cache", lambda: (held := source().cache(), tf.data.Dataset.zip({"a": (held, source())}))),
 }
 KEEPS = {
@@ -291,6 +298,9 @@ KEEPS = {
     "a cache in files": lambda: both_parts(source().cache("/nowhere/cache")),
     "orders that are anything": lambda: both_parts(source().shuffle(8)),
     "an order by a seed": lambda: both_parts(source().shuffle(**FIXED, seed=1)),
+    "a mixture that is the same each time": lambda: both_parts(
+        tf.data.Dataset.sample_from_datasets([source(), source()], seed=1)
+    ),
     "what is held before it": lambda: (held := source().map(lambda i: i), held.cache().batch(2)),
     "one of several chains": lambda: (source().cache().batch(2), source().cache().batch(2)),
 }

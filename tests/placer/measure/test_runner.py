@@ -338,6 +338,7 @@ def test_measuring_the_untouched_step_leaves_the_callers_state_alone(captured):
         np.testing.assert_array_equal(variable.numpy(), before[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("factor", "adds", "says"),
     [

@@ -95,6 +95,7 @@ print("kept")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.workers
 def test_once_workers_were_joined_it_does_the_same_and_leaves_the_users_variables_alone():
     """Joined, TensorFlow 2.21 loses what is assigned to variables made before (docs/decisions/002)."""

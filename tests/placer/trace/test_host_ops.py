@@ -76,6 +76,7 @@ KINDS = {
 }
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_step_with_host_ops_trains_like_the_untouched_one(two_cpus, kind, first):

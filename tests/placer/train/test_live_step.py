@@ -202,6 +202,7 @@ def look_and_touch(model_of):
     return between, seen
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", [momentum, batch_norm])
 def test_looking_saving_and_writing_in_the_middle_disturb_nothing(run, kind, tmp_path):
     (one, seen), (other, seen_too) = look_and_touch(tmp_path), look_and_touch(tmp_path)
@@ -534,6 +535,7 @@ def on_iterator(make):
     return from_iterator, variables
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
 def test_batches_are_taken_from_an_iterator_one_a_step(two_cpus, live_hand, wrap):
     """Also the last short one, and the end of data ends it as untouched: a function's optimizer counts it as a step."""

@@ -96,6 +96,7 @@ def searched(step: AutoStep, inputs: tuple[Any, ...]) -> list[float]:
     return found
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("within", "ends"),
     [
@@ -210,6 +211,7 @@ def test_a_step_that_looks_up_in_a_table_is_placed() -> None:
         np.testing.assert_allclose(variable, value, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_signature_of_most_calls_is_searched_where_that_of_the_first_never_comes_again(
     make_step: Callable[[], Made], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +255,7 @@ def test_a_step_that_keeps_a_string_is_placed() -> None:
     assert last.numpy() == last_alone.numpy() != b"none"
 
 
+@pytest.mark.slow
 def test_batches_of_too_many_shapes_are_pointed_out_once(
     make_step: Callable[[], Made], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -311,6 +314,7 @@ def test_a_step_across_a_suspend_is_not_counted_and_one_line_says_so(
     assert caplog.text.count("this machine was suspended for 2.0 h; the step that it fell into is not counted.") == 1
 
 
+@pytest.mark.slow
 def test_a_store_that_can_be_written_no_more_ends_no_search(
     make_step: Callable[[], Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

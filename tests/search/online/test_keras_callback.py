@@ -304,6 +304,7 @@ class Annealed(keras.Model):
         return {"loss": loss}
 
 
+@pytest.mark.slow
 def test_executions_by_keras_are_of_the_trace_of_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keras's own function, traced when it is first needed, would read what Python holds by then."""
     changed: list[keras.Model] = []
@@ -435,6 +436,7 @@ class On(keras.callbacks.Callback):
             setattr(self, f"on_{name}", function)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored: Any) -> None:
     plain, model = make_model(), make_model()
@@ -518,6 +520,7 @@ class FitsOthers(keras.callbacks.Callback):
             self.model.fit(x, y, batch_size=BATCH, sample_weight=np.ones(BATCH, "float32"), verbose=0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*trains untouched from now on")
 def test_another_fit_on_other_batches_trains_as_in_a_plain_fit() -> None:
     plain, model = make_model(), make_model()
@@ -556,6 +559,7 @@ def test_a_sparse_batch_that_a_callback_trains_is_one_as_in_a_plain_fit() -> Non
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_fit_that_ended_in_another_thread_keeps_no_later_one_from_its_store(tmp_path: Path) -> None:
     x, y = data()
     model, placing = make_model(), AutoPlace(budget=1, log_dir=None, store=tmp_path / "store.sqlite")

@@ -57,6 +57,7 @@ def measured(training, plan, references, two_cpus, change=lambda captured: captu
         return runner.ready(mapping), runner.check.agreement
 
 
+@pytest.mark.some(1)
 def test_a_mapping_does_what_the_divided_step_does_on_one_device(training, local_plan, references, two_cpus):
     ready, held = measured(training, local_plan, references, two_cpus)
     assert not isinstance(ready, Failed) and isinstance(held, LocalAgreement)
@@ -93,6 +94,7 @@ def test_a_division_that_does_something_else_is_found_by_its_twin(training, loca
     assert isinstance(ready, Failed) and ready.reason == "loss" and "untouched" in ready.detail
 
 
+@pytest.mark.slow
 def test_a_mapping_that_does_something_else_is_found(training, local_plan, references, two_cpus):
     captured = split_step(training.captured, local_plan).captured
     with closing(Runner(captured, two_cpus, training.batch, references)) as runner:
@@ -179,6 +181,7 @@ def test_a_search_says_what_is_different_and_its_file_keeps_it(two_cpus, tmp_pat
         assert read_plan(tmp_path / "mapping.json").is_local
 
 
+@pytest.mark.slow
 def test_where_nothing_is_normalized_the_search_says_that_nothing_changes(two_cpus):
     settings = SearchSettings("mnist_softmax", measurements=4, groups=24, split="pipeline:2", split_batchnorm="local")
     found = run_search(settings)

@@ -123,6 +123,7 @@ def write(path, cells):
     parquet.write_table(pyarrow.table(cells), path)
 
 
+@pytest.mark.slow
 def test_a_large_table_is_not_held_in_memory(tmp_path):
     path = tmp_path / "runs.csv"
     write(path, {"batch": range(1, 100_001), "step_s": range(1, 100_001), "note": ["x" * 40] * 100_000})

@@ -138,6 +138,7 @@ def test_table_report_and_picture_tell_the_same(facts, tmp_path, capsys):
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ctrl_c_interrupts")
 def test_ctrl_c_ends_the_rounds_and_what_was_measured_is_told(two_cpus):
     found = run_comparison(SETTINGS, Watcher(at=3))

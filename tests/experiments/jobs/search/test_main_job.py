@@ -47,6 +47,7 @@ def test_single_devices_are_measured_first_and_nothing_twice(found):
     assert len(asked) <= SETTINGS.measurements
 
 
+@pytest.mark.slow
 def test_a_suspend_during_a_search_is_said_once_and_stands_in_the_report(two_cpus, monkeypatch):
     said, looks = [], iter([0.0, 7200.0])
     monkeypatch.setattr(job, "Suspends", lambda: SimpleNamespace(passed_s=lambda: next(looks, 0.0)))
@@ -58,6 +59,7 @@ def test_a_suspend_during_a_search_is_said_once_and_stands_in_the_report(two_cpu
     assert finding_facts(found)["notes"].count(f"T{line[1:]}") == 1
 
 
+@pytest.mark.slow
 def test_a_store_that_can_be_written_no_more_ends_no_search(two_cpus, tmp_path, monkeypatch):
     """The disk is full after the first result."""
     with Store(tmp_path / "runs.sqlite") as store:
@@ -82,6 +84,7 @@ def test_what_is_handed_back_is_never_slower_than_the_best_single_device(found):
     assert found.best_single.mapping.is_single
 
 
+@pytest.mark.slow
 def test_a_finalist_that_dropped_out_is_not_handed_back_for_its_first_turns(two_cpus, monkeypatch):
     """The machine was faster in these turns, which says nothing beside the others' medians of all."""
     whole = ending.stepped
@@ -194,6 +197,7 @@ def test_pins_are_kept_by_all_that_is_measured_and_by_what_is_handed_back(apart)
         assert "BiasAdd" not in name or device == "cpu:1"
 
 
+@pytest.mark.slow
 def test_where_no_single_device_is_possible_this_is_said(apart, tmp_path):
     assert apart.best_single is None and not apart.default_wins
     assert isinstance(apart.best.result, Measured) and apart.best.ratio is None
@@ -268,6 +272,7 @@ def test_a_run_order_is_that_of_the_measurement_whatever_is_learnt_later():
     assert search.order(mapping) == search.measured_order(mapping) == ("b", "a")  # measured once more
 
 
+@pytest.mark.slow
 @interrupts
 def test_ctrl_c_after_the_first_single_device_hands_that_back(two_cpus):
     found = run_search(SETTINGS, At(1))
@@ -275,6 +280,7 @@ def test_ctrl_c_after_the_first_single_device_hands_that_back(two_cpus):
     assert found.best.mapping.is_single and found.best.result.repeats > 0
 
 
+@pytest.mark.some(1)
 @interrupts
 @pytest.mark.parametrize(("moment", "number"), [(FINALISTS, signal.SIGINT), (5, signal.SIGTERM), (2, signal.SIGHUP)])
 def test_what_is_cut_short_hands_back_the_best_of_the_races(two_cpus, tmp_path, moment, number):
@@ -293,6 +299,7 @@ def test_what_is_cut_short_hands_back_the_best_of_the_races(two_cpus, tmp_path, 
     assert finding_facts(found)["interrupted"]
 
 
+@pytest.mark.slow
 @interrupts
 def test_a_signal_while_the_step_is_traced_keeps_what_was_measured_side_by_side(two_cpus, monkeypatch):
     def traced(*_):
@@ -305,6 +312,7 @@ def test_a_signal_while_the_step_is_traced_keeps_what_was_measured_side_by_side(
     assert "interrupted before the step was traced." in found.ended
 
 
+@pytest.mark.some(1)
 @interrupts
 @pytest.mark.parametrize("phase", ["tracing mnist_softmax", "profiling ops on each device"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -314,6 +322,7 @@ def test_before_a_mapping_ran_one_line_says_that_there_is_none(two_cpus, phase, 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 @interrupts
 def test_a_second_ctrl_c_ends_at_once(two_cpus):
     with pytest.raises(KeyboardInterrupt):
@@ -337,6 +346,7 @@ def made():
 """
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_is_told(two_cpus, tmp_path):
     (tmp_path / "diverging.py").write_text(DIVERGING)
     found = run_search(SearchSettings(f"{tmp_path / 'diverging.py'}:made", measurements=3))
@@ -344,6 +354,7 @@ def test_a_loss_that_is_not_finite_is_told(two_cpus, tmp_path):
     assert line.startswith("The loss is infinite after 2 steps; ")
 
 
+@pytest.mark.slow
 @interrupts
 def test_an_error_of_tensorflows_at_the_end_leaves_what_the_races_showed(two_cpus, monkeypatch):
     def fails(*_, **__):

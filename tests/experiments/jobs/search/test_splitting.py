@@ -147,6 +147,7 @@ def seconds(result):
     return result.step_s
 
 
+@pytest.mark.slow
 def test_a_plan_that_was_given_is_the_one_that_is_measured(ends, two_cpus, tmp_path):
     write_results(ends.divided, tmp_path, None, None)
     given = replace(SETTINGS, measurements=4, split=str(tmp_path / "mapping.json"))
@@ -312,6 +313,7 @@ def test_a_mapping_whose_activations_no_device_holds_is_not_run(ends, monkeypatc
     assert not row.stored
 
 
+@pytest.mark.slow
 def test_more_micro_batches_than_examples_are_refused(two_cpus):
     with pytest.raises(BadInputError, match=r"^a step of 128 examples has no 1000 micro-batches; ask for 2 to 128\.$"):
         run_search(replace(SETTINGS, split="pipeline:1000"))

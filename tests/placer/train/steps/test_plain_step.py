@@ -17,7 +17,7 @@ from tensorflow.python.framework.config import disable_op_determinism, enable_op
 
 from placer.train.steps.variants import MOST_VARIANTS, PLAIN_CALLS
 
-STEPS = 24
+STEPS = 16
 FLAG = {"tanh": False}
 SCALE = 1.0
 
@@ -46,7 +46,7 @@ def list_rate():
     held, rates = weights(), [0.1]
 
     def change(i):
-        rates[0] = 0.0 if i >= 12 else 0.1
+        rates[0] = 0.0 if i >= 8 else 0.1
 
     return lambda x: descend(held, x, rates[0]), held, change
 
@@ -89,8 +89,8 @@ def replaced_helper():
     held = weights()
 
     def change(i):
-        globals()["SCALE"] = 1.0 if i < 8 else 0.5
-        globals()["helper"] = (lambda x: x * SCALE) if i < 16 else (lambda x: x * SCALE * 2)
+        globals()["SCALE"] = 1.0 if i < 6 else 0.5
+        globals()["helper"] = (lambda x: x * SCALE) if i < 11 else (lambda x: x * SCALE * 2)
 
     return lambda x: descend(held, helper(x), 0.1), held, change
 
@@ -112,7 +112,7 @@ def method():
     trainer = Trainer()
 
     def change(i):
-        trainer.rate, trainer.epoch = (0.1 if i < 12 else 0.01), i
+        trainer.rate, trainer.epoch = (0.1 if i < 8 else 0.01), i
 
     return trainer.step, trainer.held, change
 
@@ -136,7 +136,7 @@ def default_argument():
         return descend(held, x, rates[0])
 
     def change(i):
-        step.__kwdefaults__["rates"][0] = 0.1 if i < 12 else 0.01
+        step.__kwdefaults__["rates"][0] = 0.1 if i < 8 else 0.01
 
     return step, held, change
 
@@ -156,7 +156,7 @@ def trainable_flag():
         return loss
 
     def change(i):
-        model.layers[0].trainable = i < 12
+        model.layers[0].trainable = i < 8
 
     return step, model.variables, change
 
@@ -174,8 +174,8 @@ def rate_on_a_variable():
         return loss
 
     def change(i):
-        held[1].rate = 0.1 if i < 12 else 0.01
-        if i == 20:
+        held[1].rate = 0.1 if i < 8 else 0.01
+        if i == 13:
             held[0].rate = tf.constant(0.0)
 
     return step, held, change
@@ -188,7 +188,7 @@ def rate_that_a_variable_may_have():
         return descend(held, x, getattr(held[0], "rate", 0.1))
 
     def change(i):
-        if i == 12:
+        if i == 8:
             held[0].rate = 0.01
 
     return step, held, change
@@ -206,7 +206,7 @@ def frozen_variable():
         return loss
 
     def change(i):
-        held[0]._trainable = i < 12
+        held[0]._trainable = i < 8
 
     return step, held, change
 
@@ -227,7 +227,7 @@ def regularizer_of_a_variable():
         return loss
 
     def change(i):
-        layer.kernel.regularizer = held if i < 12 else keras.regularizers.L2(0.5)
+        layer.kernel.regularizer = held if i < 8 else keras.regularizers.L2(0.5)
 
     return step, model.variables, change
 
@@ -290,7 +290,7 @@ def settings_of_keras():
         return descend(held, x, 0.1, lambda y: keras.losses.categorical_crossentropy(target, tf.abs(y))[:, None] * y)
 
     def change(i):
-        keras.config.set_epsilon(0.2 if 12 <= i < STEPS - 1 else 1e-7)  # between which probabilities are clipped
+        keras.config.set_epsilon(0.2 if 8 <= i < STEPS - 1 else 1e-7)  # between which probabilities are clipped
 
     return step, held, change
 
@@ -304,7 +304,7 @@ def gradient_of_its_own():
         return tf.identity(x), lambda upstream: factor[0] * upstream
 
     def change(i):
-        factor[0] = 1.0 if i < 12 else -0.5
+        factor[0] = 1.0 if i < 8 else -0.5
 
     return lambda x: descend(held, x, 0.1, scaled), held, change
 
@@ -318,7 +318,7 @@ def model_of_a_checkpoint():
         return descend(held, checkpoint.net(x), 0.1 if checkpoint.net.trainable else 0.01)
 
     def change(i):
-        layer.trainable = i < 12
+        layer.trainable = i < 8
 
     return step, held, change
 
@@ -521,7 +521,7 @@ def reads_a_file():
     held, path = weights(), Path(tempfile.mkdtemp()) / "rate"
 
     def change(i):
-        path.write_text("0.1" if i < 12 else "0.01")
+        path.write_text("0.1" if i < 8 else "0.01")
 
     return lambda x: descend(held, x, tf.strings.to_number(tf.io.read_file(str(path)))), held, change
 
@@ -531,6 +531,26 @@ def untraceable():
     return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
 
 
+def passes_an_int_to_a_tf_function():
+    held = weights()
+
+    @tf.function
+    def loss_of(x, count):
+        loss = tf.reduce_mean(tf.square(x @ held[0]))
+        return loss + tf.reduce_mean(tf.square(held[1])) if count > 6 else loss
+
+    def step(x):
+        count = int(tf.reduce_sum(tf.cast(x > 0.0, tf.int32)))  # of some batches no gradient of held[1], which is kept
+        with tf.GradientTape() as tape:
+            loss = loss_of(x, count + 1)
+        for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
+            if gradient is not None:
+                variable.assign(0.9 * variable - 0.1 * gradient)
+        return loss
+
+    return step, held, lambda i: None
+
+
 UNSAFE = [
     (counter, "`calls` (a nonlocal)"), (hidden_counter, "changes"), (draws, "rng.rand"), (draws_elsewhere, "Random"),
     (prints, "print"), (seeded, "seed"), (seeded_op, "seed"), (changes_at_every_call, "pass it as an argument"),
@@ -538,6 +558,7 @@ UNSAFE = [
     (checks, "raises where a value is bad"), (takes_a_float, "a float of a tensor in "),
     (takes_the_float_of_a_variable, "a float of a tensor in "),
     (takes_an_int, "an int of a tensor in of"), (takes_values_where_there_are_any, "(Tanh) for its value"),
+    (passes_an_int_to_a_tf_function, "takes it into a tf.function"),
     (takes_its_name_from_a_value, "it makes text of a tensor (Cast) in "),
     (prints_in_a_gradient, "print"), (notes_now_and_then, "changes `log[].append`"), (reads_a_file, "looks into files"),
     (kept_rows(lambda kept: kept.shape[0]), "shape"),
@@ -609,6 +630,7 @@ def test_a_step_that_returns_a_number_that_it_was_given_is_left_alone(two_cpus, 
     assert "returns a Python float" in hand.live.left_alone
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("make", SAFE)
 def test_a_changed_state_of_python_trains_as_unwrapped(two_cpus, live_hand, make):
     found, hand = wrapped(live_hand, make)
@@ -617,6 +639,7 @@ def test_a_changed_state_of_python_trains_as_unwrapped(two_cpus, live_hand, make
     assert hand.moves > 3
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize(("make", "reason"), UNSAFE)
 def test_a_step_that_no_trace_repeats_is_left_alone_and_has_a_reason(two_cpus, live_hand, make, reason):
     found, hand = wrapped(live_hand, make)
@@ -624,6 +647,7 @@ def test_a_step_that_no_trace_repeats_is_left_alone_and_has_a_reason(two_cpus, l
     assert reason in hand.live.left_alone
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
 @pytest.mark.parametrize(
     ("switch", "reason"),
@@ -643,7 +667,7 @@ def test_what_a_program_sets_in_the_middle_leaves_its_step_alone(two_cpus, live_
             return descend(held, x, 0.1)
 
         def change(i):
-            switch(i >= 16)
+            switch(i >= 11)
 
         return wrap(step), held, change
 
@@ -668,7 +692,7 @@ def reseeded(seed, draw):
             return descend(held, x, 0.1)
 
         def change(i):
-            if i in (16, 20):
+            if i in (11, 13):
                 seed()
 
         return step, [drawn], change
@@ -682,6 +706,7 @@ def without_seeds():
     keras.utils.clear_session()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "make",
     [
@@ -791,7 +816,7 @@ def config_as_argument():
     held, config = weights(), Config()
 
     def call(step, i, x):
-        config.rate = 0.1 if i < 12 else 0.0
+        config.rate = 0.1 if i < 8 else 0.0
         return step(config, x)
 
     return lambda cfg, x: descend(held, x, cfg.rate), held, call
@@ -801,7 +826,7 @@ def configs_in_turn():
     held, configs = weights(), [Config(), Config()]
 
     def call(step, i, x):
-        configs[1].rate = 0.02 if i < 18 else 0.0
+        configs[1].rate = 0.02 if i < 12 else 0.0
         return step(configs[i % 2], x)
 
     return lambda cfg, x: descend(held, x, cfg.rate), held, call
@@ -811,7 +836,7 @@ def config_in_a_dict_by_name():
     held, config = weights(), Config()
 
     def call(step, i, x):
-        config.rate = 0.1 if i < 12 else 0.0
+        config.rate = 0.1 if i < 8 else 0.0
         return step(x, options={"optimizer": config, "clip": True})
 
     def step(x, options):
@@ -836,7 +861,7 @@ def model_and_optimizer_as_arguments():
         return loss
 
     def call(step, i, x):
-        model.layers[0].trainable = i < 12
+        model.layers[0].trainable = i < 8
         return step(model, optimizer, x)
 
     return step, model.variables, call
@@ -930,7 +955,7 @@ def attribute_of_a_dict():
     held, options = weights(), Options(name="sgd")
 
     def call(step, i, x):
-        options.rate = 0.1 if i < 12 else 0.01
+        options.rate = 0.1 if i < 8 else 0.01
         return step(options, x)
 
     return lambda options, x: descend(held, x, options.rate), held, call
@@ -955,6 +980,7 @@ def wrapped_with(live_hand, make, count=STEPS):
     return (losses, [v.numpy() for v in held]), hand
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "make",
     [
@@ -1038,6 +1064,7 @@ def test_a_number_that_python_computes_with_more_exactly_runs_untouched(two_cpus
     assert close((found, [v.numpy() for v in held]), (losses, [v.numpy() for v in expected]))
 
 
+@pytest.mark.slow
 def test_a_tf_function_reads_python_again_for_each_number_as_unwrapped(two_cpus, live_hand):
     """Without any number that varies, its state is frozen at the first call."""
 
@@ -1045,7 +1072,7 @@ def test_a_tf_function_reads_python_again_for_each_number_as_unwrapped(two_cpus,
         held, factor = weights(), [1.0]
         step, losses = wrap(tf.function(lambda x, rate: descend(held, x, rate * factor[0]))), []
         for i, x in enumerate(batches(40)):
-            factor[0] = 1.0 if i < 20 else 0.25
+            factor[0] = 1.0 if i < 13 else 0.25
             losses.append(float(step(x, schedule(i))))
             if i >= 8 and wrap is live_hand:
                 step.move() if step.live.is_joined else step.place()
@@ -1076,6 +1103,7 @@ class Annealed:
         return self.inner(held, x, 0.1 / rows)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
 @pytest.mark.parametrize("of", [whole_or_part, of_a_text])
 @pytest.mark.filterwarnings("ignore:.*untouched")
@@ -1113,6 +1141,7 @@ def test_a_number_that_goes_into_a_function_of_its_own_traces_runs_untouched(two
     assert hand.moves == 0
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
 @pytest.mark.parametrize(
     "times", [keras.ops.multiply, lambda h, rate: tf.cast(h, tf.float32) * rate], ids=["ops", "tf"]

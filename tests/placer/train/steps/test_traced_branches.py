@@ -120,6 +120,7 @@ NONE = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("loss_of", NONE)
 def test_a_gradient_that_is_none_in_some_steps_leaves_the_step_alone(two_cpus, live_hand, loss_of):
     found, hand = wrapped(live_hand, descending(loss_of))
@@ -139,6 +140,7 @@ def penalised(loss_of):
     return loss
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("loss_of", [switched_off, switched_off_within, no_runs])
 @pytest.mark.parametrize("make", [lambda of: descending(of, persistent=True), lambda of: descending(penalised(of))],
                          ids=["persistent", "within another"])  # fmt: skip
@@ -182,6 +184,7 @@ def in_calls(held, x):
     return loss
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("loss_of", [in_each_branch, in_loops, in_calls, without_any_gradient])
 def test_a_gradient_that_is_none_in_no_step_may_be_placed(two_cpus, live_hand, loss_of):
     found, hand = wrapped(live_hand, descending(loss_of))
@@ -189,6 +192,7 @@ def test_a_gradient_that_is_none_in_no_step_may_be_placed(two_cpus, live_hand, l
     assert hand.live.left_alone is None and hand.moves > 3
 
 
+@pytest.mark.slow
 def test_layers_that_loop_over_time_may_be_placed(two_cpus, live_hand):
     def make():
         variables, layer = recurrent()
@@ -199,6 +203,7 @@ def test_layers_that_loop_over_time_may_be_placed(two_cpus, live_hand):
     assert hand.live.left_alone is None and hand.moves > 3
 
 
+@pytest.mark.slow
 def test_branches_and_loops_under_a_persistent_tape_may_be_placed(two_cpus, live_hand):
     def make():
         variables, layer = recurrent()
@@ -325,6 +330,7 @@ CHANGED = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("loss_of", "what"), CHANGED)
 def test_what_a_branch_changes_of_the_steps_own_leaves_it_alone(two_cpus, live_hand, loss_of, what):
     found, hand = wrapped(live_hand, descending(loss_of))
@@ -494,6 +500,7 @@ def largest(held, x):
     return best
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("loss_of", [summed_in_a_loop, summed_where_it_is_large, largest])
 def test_a_number_to_which_a_loop_adds_tensors_is_placed(two_cpus, live_hand, loss_of):
     make = descending(lambda held, x: loss_of(held, x) + square(x @ held[0] @ held[1]))
@@ -556,6 +563,7 @@ def read_and_gathered(held, x):
     return loss
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("loss_of", [gathered_in_a_loop, gathered_in_a_branch, read_and_gathered])
 def test_rows_that_are_gathered_where_a_trace_makes_a_dense_gradient_leave_the_step_alone(
@@ -619,14 +627,14 @@ def by_number(of, wrap=lambda step: step):
 def grown_by_number(held, x, number):
     terms = [square(x @ held[0] @ held[1])]
     penalty = square(held[0])
-    if number < 12:
+    if number < 8:
         terms.append(penalty)
     return tf.add_n(terms)
 
 
 def switched_off_by_number(held, x, number):
     loss = square(x @ held[0])
-    if number < 12:
+    if number < 8:
         loss = loss + square(x @ held[1])
     return loss
 
@@ -639,6 +647,7 @@ def by_percent(held, x, number):
     return square(x @ held[0]) * tf.cast(int((0.29 + number) * 100.0), tf.float32)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
 @pytest.mark.parametrize("of", [grown_by_number, switched_off_by_number])
 @pytest.mark.filterwarnings("ignore:.*untouched")
@@ -718,7 +727,7 @@ def test_what_an_exit_catches_is_caught(two_cpus, live_hand):
             held[0].assign_sub(0.1 * tape.gradient(loss, held[0]))
             return loss
 
-        return step, held, lambda step, i, x: step(x, tf.constant([0, 9 if i == 14 else 1]))
+        return step, held, lambda step, i, x: step(x, tf.constant([0, 9 if i == 10 else 1]))
 
     found, hand = wrapped_with(live_hand, make)
     assert close(found, alone_with(make))

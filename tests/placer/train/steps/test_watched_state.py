@@ -277,6 +277,34 @@ def attribute_of_a_function():
     return rated(rate, lambda: setattr(rate, "value", 0.01))
 
 
+def attribute_of_a_tf_function():
+    noise = tf.function(lambda x: x + 0.0)
+    noise.rate = 0.1
+    held = weights()
+
+    def before(i):
+        if i == HALF:
+            noise.rate = 0.01
+
+    return lambda x: descend(held, noise(x), noise.rate), held, before
+
+
+def array_in_an_object_of_numpy():
+    curve = np.polynomial.Polynomial([0.1, 1.0])
+    return rated(lambda: curve(0.0), lambda: curve.coef.__setitem__(0, 0.01))
+
+
+def tensor_of_an_object_of_tensorflow():
+    kept = tf.train.Checkpoint()
+    kept.rate = tf.constant(0.1)
+    return rated(lambda: kept.rate, lambda: setattr(kept, "rate", tf.constant(0.01)))
+
+
+def record_of_an_array():
+    settings = np.rec.array([(0.1,)], dtype=[("rate", "f4")])[0]
+    return rated(lambda: float(settings.rate), lambda: setattr(settings, "rate", 0.01))
+
+
 def absent_attribute_of_a_function():
     def rate():
         return getattr(rate, "value", 0.1)
@@ -418,6 +446,7 @@ SAFE = [
     packaged("import users_package.config as config"),
     packaged("import users_package.config; config = users_package.config"),
     attribute_of_a_function, absent_attribute_of_a_function, message, message_of_tensorflow,
+    attribute_of_a_tf_function, array_in_an_object_of_numpy, tensor_of_an_object_of_tensorflow,
     subclass(Float, 0.1, 0.01, lambda rate: rate.of(1.0)),
     subclass(Name, "a", "b", lambda name: 0.1 if name == "a" else 0.01),
     method_of_an_enum, lora, noise_that_is_read, callback_of_keras,
@@ -425,6 +454,7 @@ SAFE = [
 ]  # fmt: skip
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("make", SAFE)
 def test_what_is_read_by_another_way_trains_as_unwrapped(two_cpus, live_hand, make):
     found, hand = wrapped(live_hand, make)
@@ -468,7 +498,7 @@ def changed_meanwhile():
 
 UNSAFE = [
     (method_by_a_name_made_at_run_time(Printing), "print"), (counted_in_a_branch, "`counts[]` in count_up"),
-    (kept_by_c, "cannot see into a RepeatedCompositeContainer"),
+    (kept_by_c, "cannot see into a RepeatedCompositeContainer"), (record_of_an_array, "a record of a structured array"),
     (changed_meanwhile, "RuntimeError: dictionary changed"),
 ]  # fmt: skip
 

@@ -54,6 +54,7 @@ def test_with_the_plan_of_the_product_it_ends_as_well():
         assert training.true_s < 1.03 * training.machine.best_s()
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", sorted(SEARCHERS))
 def test_any_searcher_proposes_live_and_all_that_it_asks_is_measured_until_the_budget_is_spent(name):
     training = Training(Machine(planner=RealPlanner), searcher=name, budget=9).until("steady")
@@ -67,6 +68,7 @@ def test_any_searcher_proposes_live_and_all_that_it_asks_is_measured_until_the_b
         assert len(tried) == 9 and "the budget is spent" in said
 
 
+@pytest.mark.slow
 def test_what_the_searcher_notes_of_its_search_is_in_the_journal():
     """HTF-MPR says once when it goes over to the genetic algorithm, by which regressor, and by how much that errs."""
     training = Training(Machine(planner=RealPlanner), searcher="htf-mpr", budget=12).until("steady")
