@@ -95,7 +95,7 @@ pythons:
 		$(MAKE) test VENV=.venv-$${each%%:*} PYTHON="$${each#*:}" || exit 1; \
 	done
 
-# Fifty times as many hostile files, stores and command lines as `make test-slow` tries, which takes about half an hour;
+# A hundred times as many hostile files, stores and command lines as `make test-slow` tries, which takes about half an hour;
 # then as many as FUZZ_RUNS of each kind of file that Atheris makes, guided by what they reach.
 fuzz: $(STAMP)
 	PLACER_FUZZ=1000000 $(BIN)/pytest -o faulthandler_timeout=0 tests/fuzz -n $(TEST_PROCESSES) --dist load $(PYTEST_ARGS)

@@ -42,18 +42,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What runs nightly is slow, too, so that `-m "not slow"` leaves it out; so are all but some of the parameters of a
     test that is marked so, which are taken from the whole of their range.
     """
-    of_tests: dict[tuple[Any, ...], list[pytest.Item]] = defaultdict(list)
+    of_tests: dict[tuple[Any, ...], list[pytest.Function]] = defaultdict(list)
+    for item in items:
+        is_some = isinstance(item, pytest.Function) and item.get_closest_marker("some") is not None
+        if is_some and not item.get_closest_marker("nightly"):
+            of_tests[item.path, item.cls, item.originalname].append(item)
+    for of_test in of_tests.values():
+        mark = of_test[0].get_closest_marker("some")
+        _keep_some([item for item in of_test if "slow" not in item.keywords] or of_test, *mark.args, **mark.kwargs)
     for item in items:
         if item.get_closest_marker("nightly"):
             item.add_marker("slow")
-        elif isinstance(item, pytest.Function) and item.get_closest_marker("some") and "slow" not in item.keywords:
-            of_tests[item.path, item.cls, item.originalname].append(item)
-    for of_test in of_tests.values():
-        (count,) = of_test[0].get_closest_marker("some").args
-        quick = {i * len(of_test) // count for i in range(count)}
-        for i, item in enumerate(of_test):
-            if i not in quick:
-                item.add_marker("slow")
+
+
+def _keep_some(of_test: list[pytest.Function], count: int, rest: str = "slow") -> None:
+    kept = {i * len(of_test) // count for i in range(count)}
+    for i, item in enumerate(of_test):
+        if i not in kept:
+            item.add_marker(rest)
 
 
 @pytest.fixture(scope="module", autouse=True)

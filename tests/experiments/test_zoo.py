@@ -58,6 +58,7 @@ def test_names_are_the_contracts_and_cost_no_tensorflow():
     assert done.returncode == 0, "importing experiments.zoo imported TensorFlow"
 
 
+@pytest.mark.some(4, rest="nightly")
 @pytest.mark.parametrize("name", quick_and_slow(SMALL))
 def test_a_few_steps_lower_the_loss(name: str):
     first, *_, last = losses(zoo.load(name, batch=SMALL[name]), 4)

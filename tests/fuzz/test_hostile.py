@@ -21,7 +21,7 @@ from experiments.fuzz.judge import Input, Target, judged
 from experiments.fuzz.targets import TARGETS
 from placer.errors import BadInputError
 
-INPUTS = int(os.environ.get("PLACER_FUZZ", "20000"))
+INPUTS = int(os.environ.get("PLACER_FUZZ", "10000"))
 APART = "command lines"  # they load TensorFlow and change the working folder
 
 

@@ -6,7 +6,7 @@ round alike; so all is compared to the last bit, except where a loop states a bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -32,8 +32,11 @@ def judge() -> Iterator[Measurer]:
         yield measurer
 
 
-def quick_and_slow(loops: Iterable[Loop], quick: tuple[str, ...] = QUICK) -> list[Any]:
-    return [pytest.param(x, marks=[] if x.name in quick else [pytest.mark.slow], id=x.name) for x in loops]
+def quick_and_slow(loops: Sequence[Loop], quick: tuple[str, ...] = QUICK) -> list[Any]:
+    """Every second of those that are not quick runs nightly."""
+    others = [x.name for x in loops if x.name not in quick]
+    marks = {name: [pytest.mark.nightly if i % 2 else pytest.mark.slow] for i, name in enumerate(others)}
+    return [pytest.param(x, marks=marks.get(x.name, []), id=x.name) for x in loops]
 
 
 def slow_and_nightly(loops: Iterable[Loop]) -> list[Any]:

@@ -96,7 +96,7 @@ assert instances_of([Kind]) == [] and gc.isenabled()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_collection_that_visited_tensors_set_off_does_not_crash():
     done = subprocess.run([sys.executable, "-c", TENSORS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -179,6 +179,7 @@ def test_every_cell_ends_side_by_side_with_the_best_single_device(folder):
         assert cell["untouched_s"] > 0
 
 
+@pytest.mark.nightly
 def test_the_best_mapping_can_be_placed(folder):
     path = folder[0]
     done = subprocess.run(

@@ -169,7 +169,7 @@ FREE = {
 }
 
 
-@pytest.mark.some(1)
+@pytest.mark.some(1, rest="nightly")
 @pytest.mark.parametrize("latency_s", [0, 1e-5])
 @pytest.mark.parametrize("objective", ["makespan", pytest.param("max-load", marks=pytest.mark.slow)])
 def test_a_graph_whose_ops_take_no_time_is_planned_and_simulated(tmp_path, objective, latency_s):

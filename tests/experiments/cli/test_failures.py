@@ -73,7 +73,7 @@ def made():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_assertion_of_the_step_that_fails_is_one_line(tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
     command = [sys.executable, "-m", "placer", "search", f"{tmp_path / 'model.py'}:made", "--devices", "cpus:2"]

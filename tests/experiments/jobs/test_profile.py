@@ -47,7 +47,7 @@ def test_a_profile_fills_store_and_export_and_tells_errors(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        pytest.param(("no_such_net",), "no_such_net", marks=pytest.mark.slow),
+        pytest.param(("no_such_net",), "no_such_net", marks=pytest.mark.nightly),
         (("mnist_softmax", "--export", "rows.xls"), "rows.xls"),
         (("mnist_softmax", "--batch", 0), "--batch"),
     ],

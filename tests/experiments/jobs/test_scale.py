@@ -240,7 +240,7 @@ def test_models_are_fitted_and_asked_without_tensorflow():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_million_runs_are_fitted_by_a_sample_and_it_is_said(tmp_path):
     rng = np.random.default_rng(0)
     batch, devices = rng.integers(1, 257, 10**6), rng.integers(1, 17, 10**6)

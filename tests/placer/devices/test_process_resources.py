@@ -126,6 +126,7 @@ step.close()
 """
 
 
+@pytest.mark.some(1, rest="nightly")
 @pytest.mark.workers
 @pytest.mark.slow
 def test_a_pipeline_with_a_variable_of_its_own_keeps_workers_from_being_joined():
@@ -226,8 +227,8 @@ print("told")
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.workers
-@pytest.mark.slow
 def test_a_pipeline_made_since_is_named_when_a_worker_is_lost_and_keeps_it_from_being_joined_again():
     ran = subprocess.run([sys.executable, "-c", LOSS], capture_output=True, text=True, timeout=300)
     assert ran.stdout == "told\n", ran.stdout + ran.stderr[-3000:]

@@ -76,7 +76,7 @@ def test_the_end_of_a_program_waits_for_what_has_begun():
     assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_training_of_few_steps_ends_well():
     code = (
         "import placer; placer.split('cpus:2'); import tensorflow as tf\n"

@@ -231,6 +231,7 @@ def test_keras_evaluates_and_changes_the_learning_rate_in_the_middle(two_cpus, l
     assert same(trained_with(True), trained_with(False), rounding=1e-5)
 
 
+@pytest.mark.some(1, rest="nightly")
 @pytest.mark.slow
 @pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
 def test_batches_of_other_shapes_train_the_same_variables(two_cpus, live_hand, wrap):

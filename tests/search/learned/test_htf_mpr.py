@@ -46,7 +46,7 @@ def test_what_the_simulator_misses_is_learnt(problem):
     assert min(clock(problem, p).step_s for p in learned) <= clock(problem, predicted).step_s
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(3, rest="nightly")
 @BOTH
 @pytest.mark.parametrize("resume_at", [4, 8])
 def test_a_search_resumed_in_either_stage_goes_on_the_same(problem, kind, resume_at):
@@ -79,7 +79,7 @@ def test_the_regressors_are_compared_and_the_change_of_stages_is_noted(towers, k
     assert searcher.compared == 12
 
 
-@pytest.mark.some(1)
+@pytest.mark.some(1, rest="nightly")
 def test_what_the_devices_alone_say_is_learnt(problem):
     """Where each stretch of the network has a device that suits it, that is found without any simulated number."""
     searcher = HtfMprPlain(problem, settings=replace(EAGER, first=10, stretches=4))

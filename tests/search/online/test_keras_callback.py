@@ -452,6 +452,7 @@ def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored
     assert len(placed.seen) == 3 * BATCHES and all(placed.seen[3:])
 
 
+@pytest.mark.some(1, rest="nightly")
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["untouched", "placed"])
 def test_the_first_end_of_data_of_unknown_length_counts_as_in_a_plain_fit(stored: Any, how: str) -> None:

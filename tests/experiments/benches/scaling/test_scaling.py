@@ -148,6 +148,7 @@ def test_all_models_are_judged_on_the_same_runs(facts):
         assert row["times_larger"] > 2
 
 
+@pytest.mark.nightly
 def test_the_page_tells_models_kinds_and_seeds(facts):
     text = "\n".join(page_lines({**facts, "data": ["benchmarks/scaling-cnn.csv"]}))
     assert f"| **generic** | {facts['mape_heldout']:.1%} | {facts['mape_extrapolation']:.1%} |" in text

@@ -205,6 +205,7 @@ def local():
         yield
 
 
+@pytest.mark.some(1, rest="nightly")
 def test_what_is_stored_is_what_one_process_stores(campaign, straight, local):
     assert run(campaign()) == (straight(), [])
     assert len(straight()) == 4 and all(len(trials) == 30 for *_, trials in straight())
@@ -241,6 +242,7 @@ def test_ctrl_c_keeps_what_is_stored_and_one_process_goes_on(campaign, straight,
     assert run(path, by_ray=False) == (straight(), [])
 
 
+@pytest.mark.nightly
 def test_what_a_search_raises_is_raised_here(campaign, local):
     path = campaign()
     run(path, At(2, lambda: None), by_ray=False)

@@ -56,6 +56,7 @@ def test_what_needs_this_process_runs_in_it(tmp_path, name):
     assert ("the loss is" in done.stderr) == (name == "printing")
 
 
+@pytest.mark.nightly
 def test_a_table_is_named_with_a_way_out(tmp_path):
     done = search(tmp_path, "looking_up")
     assert (done.returncode, done.stdout) == (2, "")

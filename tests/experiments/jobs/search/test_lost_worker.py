@@ -166,6 +166,7 @@ def test_a_signal_while_ops_are_profiled_leaves_one_line(tmp_path, number, code,
     assert "before a mapping had run, so nothing is handed back" in line
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("during", ["stepped", nightly("_switch_s")])
 def test_a_worker_killed_at_the_end_leaves_what_was_found_so_far(tmp_path, during):
     command = [*SEARCH, "--out", str(tmp_path / "out"), "--json"]

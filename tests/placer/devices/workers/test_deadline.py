@@ -132,7 +132,7 @@ def test_a_setting_that_is_no_number_of_seconds_is_refused(monkeypatch, text):
             use()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_a_worker_that_freezes_while_it_is_joined_probed_or_left_holds_nothing_up():
     environment = {**os.environ, "PLACER_DEADLINE_S": "3"}
