@@ -11,13 +11,15 @@ from experiments.benches.intervals import mean_in_words
 from experiments.report.text import markdown_table
 
 HEADS = ("network", "mappings", "step times", "unseen mappings", "Kendall tau", "replay", "transfers held out",
-         "single devices only", "noise")  # fmt: skip
-KEYS = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "singles_only_mape", "noise")
+         "single devices only", "never profiled", "noise")  # fmt: skip
+KEYS = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "singles_only_mape", "predicted_costs_mape",
+        "noise")  # fmt: skip
 ERRORS = {
     "unseen_mape": "unseen mappings",
     "held_out_mape": "transfers held out",
     "singles_only_mape": "single devices only",
     "replay_mape": "replay",
+    "predicted_costs_mape": "never profiled",
 }
 WORSE = 0.01  # from which a difference of errors is told
 
@@ -41,8 +43,9 @@ def page_lines(facts: Facts) -> list[str]:
         f"*Unseen mappings*: calibrated on the first {facts['calibrated_on']} measured mappings, single devices "
         "included, predicting the others. *Replay*: calibrated on all. *Transfers held out*: the cost of transfers "
         "is taken from the other networks; of this one, its profile and its single-device steps are known. *Single "
-        "devices only*: links as the link probes measured them. *Noise*: interquartile range of one mapping's step "
-        "times. " + (SAME if facts.get("same_mappings") else OTHERS).format(facts["calibrated_on"]),
+        "devices only*: links as the link probes measured them. *Never profiled*: not calibrated, and costs as "
+        "models predict them that know the others' profiles. *Noise*: interquartile range of one mapping's "
+        "step times. " + (SAME if facts.get("same_mappings") else OTHERS).format(facts["calibrated_on"]),
         "",
         *markdown_table(HEADS, [_cells(name, row) for name, row in [*rows, ("mean", means), ("median", middles)]]),
         "",
@@ -115,6 +118,7 @@ def _cells(name: str, row: Facts) -> list[str]:
         _percent(row["replay_mape"]),
         _percent(row["held_out_mape"]),
         _percent(row["singles_only_mape"]),
+        _percent(row.get("predicted_costs_mape")),
         _percent(row["noise"]),
     ]
 

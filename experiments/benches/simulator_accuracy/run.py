@@ -21,14 +21,19 @@ from experiments.benches.takes import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
+from placer.graph.op_graph import OpGraph
+from placer.graph.topology import Topology
 from placer.measure.settings import RunnerSettings
+from placer.profile.operators.dataset import Operator, OperatorRow
 from placer.result import Failed, Measured, standard_error
 from search.initial.baselines import random_placement
 from search.local.hill_climb import kicked
 from search.problem.problem import Placement
 from search.session.prediction import Prediction
 from search.session.registry import make_searcher
-from surrogate.calibrate.calibration import Calibration, Predictor
+from surrogate.calibrate.calibration import Calibration, Predictor, launches
+from surrogate.operators.predicted_costs import OperatorTimes, predicted_costs
+from surrogate.simulate.simulator import Simulator
 
 Floats = NDArray[np.float64]
 MAPPINGS = 18  # measured per network
@@ -42,6 +47,7 @@ class MeasuredNetwork:
 
     profiled: with costs and links as profiled. placements: [mappings, ops] device indices; step_s, spread_s: [mappings]
     seconds. tried: mappings that were asked for, with those that failed; fewer than wanted where there are no more.
+    operators: what each op computes, in the order of the graph; None where that is not known.
     """
 
     model: str
@@ -51,6 +57,43 @@ class MeasuredNetwork:
     spread_s: Floats
     singles: int
     tried: int
+    operators: tuple[Operator, ...] | None = None
+
+    @property
+    def graph(self) -> OpGraph:
+        """The graph with its costs as profiled."""
+        return self.profiled.profiled.graph
+
+    @property
+    def topology(self) -> Topology:
+        return self.profiled.profiled.topology
+
+    def rows(self) -> list[OperatorRow]:
+        """What its profile says of each operator on the first device, for models of operators; none where they are not
+        known.
+        """
+        if self.operators is None:
+            return []
+        device = self.topology.devices[0]
+        pairs = zip(self.graph.ops, self.operators, strict=True)
+        costs = [(operator, op.cost_on(device)) for op, operator in pairs if op.runs_on(device)]
+        return [
+            OperatorRow(operator, device.name, device.kind, "", None, self.model, None, "step", cost_s, cost_s, 0.0, 1)
+            for operator, cost_s in costs
+        ]
+
+    def never_profiled(self, others: Sequence[MeasuredNetwork]) -> Predictor | None:
+        """By costs that models of the others' operators predict; of this network nothing was measured, but the links.
+        None where it, or all others, are of no known operators.
+        """
+        rows = [row for other in others for row in other.rows()]
+        if not rows or self.operators is None:
+            return None
+        times = OperatorTimes.of(rows, self.topology.devices[0].kind)
+        operators = {op.name: operator for op, operator in zip(self.graph.ops, self.operators, strict=True)}
+        by_device = dict.fromkeys(self.topology.names, times)
+        graph = predicted_costs(self.graph, operators, self.topology, by_device).graph
+        return Predictor(Simulator(graph, self.topology, self.profiled.profiled.schedule), launches(graph))
 
     def calibrated(self, count: int, given: Calibration | None = None) -> Predictor:
         """Calibrated on the first `count` mappings, starting from `given`."""
@@ -69,7 +112,8 @@ def bench_facts(options: BenchOptions) -> Facts:
     samples: list[MeasuredNetwork]
     samples, missing = measured_networks(options.models or zoo.names(), measuring)
     by_model = {sample.model: _judged(sample, [s for s in samples if s is not sample]) for sample in samples}
-    keys = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "held_out_tau", "singles_only_mape", "noise")
+    keys = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "held_out_tau", "singles_only_mape",
+            "predicted_costs_mape", "noise")  # fmt: skip
     return {
         **{key: _mean(row[key] for row in by_model.values()) for key in keys},
         "n_mappings": sum(row["n_mappings"] for row in by_model.values()),
@@ -92,6 +136,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredNetwork:
     """Measure single devices, then mappings of every kind, as heuristics and searches ask for them, and random ones."""
+    from placer.profile.operators.describe import operators_of
+
     settings = SearchSettings(model, f"workers:{workers}", seed=seed)
     runner = RunnerSettings(repeats=REPEATS, hopeless=inf, give_up_after=REPEATS)
     with Job.opened(settings, Progress(), runner=runner) as job:
@@ -104,6 +150,7 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredN
         for row in job.rows:
             if isinstance(row.result, Failed):
                 print(f"{model}: a mapping failed: {row.result.reason}, {row.result.detail}", file=sys.stderr)
+        operators = operators_of(job.captured)
         rows = [(job.groups.expand(row.mapping), row.result) for row in job.rows if isinstance(row.result, Measured)]
         return MeasuredNetwork(
             model=model,
@@ -113,6 +160,7 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredN
             spread_s=np.array([result.spread_s for _, result in rows]),
             singles=singles,
             tried=len(job.rows),
+            operators=tuple(operators[op.name] for op in job.groups.fine.ops),
         )
 
 
@@ -150,6 +198,7 @@ def _judged(sample: MeasuredNetwork, others: Sequence[MeasuredNetwork]) -> Facts
     shown = max(min(CALIBRATED_ON, n - 1), sample.singles)
     known, replayed, singles = (sample.calibrated(count) for count in (shown, n, sample.singles))
     held_out = sample.calibrated(sample.singles, _from_others(others)) if others else None
+    unprofiled = sample.never_profiled(others)
     judged = slice(shown, None)
     return {
         "unseen_mape": _mape(sample, known, judged),
@@ -158,6 +207,7 @@ def _judged(sample: MeasuredNetwork, others: Sequence[MeasuredNetwork]) -> Facts
         "held_out_mape": _mape(sample, held_out, judged) if held_out else None,
         "held_out_tau": _tau(sample, held_out, judged) if held_out else None,
         "singles_only_mape": _mape(sample, singles, judged),
+        "predicted_costs_mape": _mape(sample, unprofiled, judged) if unprofiled else None,
         "noise": float(np.median(sample.spread_s / sample.step_s)),
         "n_mappings": n,
         "n_judged": n - shown,

@@ -166,7 +166,7 @@ STEPS_OF = {
 }
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.slow) if k == "bidirectional_lstm" else k for k in STEPS_OF]
 )

@@ -107,7 +107,7 @@ def assert_same(training, found, expected):
         assert np.abs(found[1][name] - value).max() < 2e-3 * change + 1e-7, name
 
 
-@pytest.mark.some(2, rest="nightly")
+@pytest.mark.some(1, rest="nightly")
 @pytest.mark.parametrize(
     ("parts", "bounds"), [(2, (0, 3, 7)), pytest.param(3, (0, 2, 4, 7), marks=pytest.mark.nightly)]
 )

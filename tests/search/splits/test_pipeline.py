@@ -75,7 +75,7 @@ def in_stages(graph, devices):
     return [devices[of[v]] for v in range(len(graph))]
 
 
-@pytest.mark.some(4, rest="nightly")
+@pytest.mark.some(2, rest="nightly")
 @pytest.mark.parametrize("micro_batches", [4, 8])
 def test_micro_batches_on_two_stages_do_what_the_step_does(training, two_cpus, micro_batches):
     captured, batches, outcome = training
@@ -130,7 +130,7 @@ def most_under_way(graph):
     return max(sum(begins[j] <= begins[i] < ends[j] for j in turns) for i in turns)
 
 
-@pytest.mark.some(4, rest="nightly")
+@pytest.mark.some(2, rest="nightly")
 @pytest.mark.parametrize("in_flight", [1, 2, 4])
 def test_no_more_are_under_way_than_allowed_unless_they_need_each_other(training, in_flight):
     captured, _, _ = training

@@ -16,6 +16,7 @@ from experiments.benches.simulator_accuracy.run import MeasuredNetwork
 from placer.errors import PlacerError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
+from placer.profile.operators.dataset import Operator, Tensor
 from search.problem.problem import Problem
 from surrogate.calibrate.calibration import Calibration, Predictor, launches
 from surrogate.simulate.simulator import Simulator
@@ -34,7 +35,15 @@ def sample(name, seed, mappings=14, noise=0.01):
     placements = np.array([[0] * 24, [1] * 24, *rng.integers(0, 2, (mappings - 2, 24))], dtype=np.int32)
     profiled = Predictor(Simulator(graph, topology), launches(graph))
     step_s = replace(profiled, given=TRUTH).step_s(placements) * rng.normal(1, noise, mappings)
-    return MeasuredNetwork(name, profiled, placements, step_s, noise * step_s, 2, mappings)
+    operators = tuple(product(op.cost_s["cpu"]) for op in ops)
+    return MeasuredNetwork(name, profiled, placements, step_s, noise * step_s, 2, mappings, operators)
+
+
+def product(seconds):
+    """A product of matrices that takes so long at 10 GFLOP/s."""
+    count = round(seconds * 1e10 / (2 * 256 * 256))
+    tensors = [Tensor(shape, "float") for shape in ((count, 256), (256, 256), (count, 256))]
+    return Operator("MatMul", tuple(tensors[:2]), tuple(tensors[2:]), {}, 2.0 * count * 256 * 256)
 
 
 def measured_are(patch, samples):
@@ -61,6 +70,20 @@ def test_shown_some_mappings_it_predicts_the_others(facts):
     assert facts["unseen_mape"] < 0.06 < facts["singles_only_mape"]
     assert facts["replay_mape"] < 0.04
     assert facts["kendall_tau"] > 0.7
+
+
+def test_costs_that_other_networks_tell_are_nearly_as_good_as_a_profile_without_calibration(facts):
+    for row in facts["by_model"].values():
+        assert 0.01 < row["predicted_costs_mape"] < 0.5
+    assert facts["unseen_mape"] < facts["predicted_costs_mape"]
+    assert "never profiled" in "\n".join(page_lines(facts))
+
+
+def test_without_operators_nothing_is_said_of_networks_never_profiled(monkeypatch):
+    samples = {name: replace(sample(name, seed), operators=None) for seed, name in enumerate(("one", "other"))}
+    measured_are(monkeypatch, samples)
+    found = simulator_accuracy.bench_facts(BenchOptions(("one", "other")))
+    assert found["predicted_costs_mape"] is None and page_lines(found)
 
 
 def test_a_network_that_could_not_be_measured_is_on_the_page(facts):
