@@ -32,4 +32,5 @@ def in_one_line(error: Any) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "placer"
     said = " ".join(error.format_message().split()).rstrip(".")
-    return f"{said[:1].lower()}{said[1:]}; see {command} --help."
+    mark = " See" if said.endswith("?") else "; see"
+    return f"{said[:1].lower()}{said[1:]}{mark} {command} --help."

@@ -57,6 +57,8 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     that cannot be used.
     """
     settings.check()
+    if training is None:
+        zoo.find(settings.model)  # a name that is not known is refused before anything is said to begin
     from placer.devices.logical import split
     from placer.devices.process_resources import check_kept
     from placer.devices.specs import check_max_memory, check_spec, division
