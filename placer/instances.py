@@ -16,10 +16,11 @@ def instances_of(kinds: Iterable[type]) -> list[Any]:
 
     Not by `gc.get_objects`: that also holds the tuples that other threads are filling just now, and where such a
     thread goes on before they are let go, CPython raises SystemError in it. An object refers to its class, and
-    `gc.get_referrers` holds only what does. It passes over what `gc.freeze` put aside, which is part of the program.
+    `gc.get_referrers` holds only what does. It passes over what `gc.freeze` put aside, so nothing is aside afterwards.
     """
     wanted = {found for kind in kinds for found in _with_subclasses(kind)}
-    with _collector_paused(), _nothing_frozen():
+    with _collector_paused():
+        _unfreeze()
         referrers = gc.get_referrers(*wanted)
     return [thing for thing in referrers if type(thing) in wanted]
 
@@ -39,18 +40,11 @@ def _collector_paused() -> Iterator[None]:
                 gc.enable()
 
 
-@contextmanager
-def _nothing_frozen() -> Iterator[None]:
-    """Meanwhile the collector knows all objects. Where the program had some put aside, all are put aside afterwards."""
-    if not gc.get_freeze_count():
-        yield
-        return
-    gc.collect()  # else what is garbage already would be put aside, too
+def _unfreeze() -> None:
+    """Make the collector know all objects again. To put them aside once more afterwards would take with them all that
+    was made since, and garbage among it would stay for good.
+    """
     gc.unfreeze()
-    try:
-        yield
-    finally:
-        gc.freeze()
 
 
 def _with_subclasses(kind: type) -> set[type]:

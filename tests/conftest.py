@@ -6,7 +6,6 @@ workers run commands in processes of their own.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import signal
@@ -27,7 +26,7 @@ from placer import instances
 gc.set_threshold(700, 10, 100)
 
 # See `out_of_sight`; tests/placer/test_instances.py shows what this does in a program.
-instances._nothing_frozen = contextlib.nullcontext
+instances._unfreeze = lambda: None
 
 # Under nohup, SIGHUP is ignored here, and would be in every process that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -47,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_some = isinstance(item, pytest.Function) and item.get_closest_marker("some") is not None
         if is_some and not item.get_closest_marker("nightly"):
             of_tests[item.path, item.cls, item.originalname].append(item)
-    for of_test in of_tests.values():
+    for of_test in of_tests.values() if "PLACER_TEST_ALL" not in os.environ else ():
         mark = of_test[0].get_closest_marker("some")
         _keep_some([item for item in of_test if "slow" not in item.keywords] or of_test, *mark.args, **mark.kwargs)
     for item in items:
@@ -56,6 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _keep_some(of_test: list[pytest.Function], count: int, rest: str = "slow") -> None:
+    if len(of_test) < 2 and not hasattr(of_test[0], "callspec"):
+        raise pytest.UsageError(f"{of_test[0].nodeid} has no parameters of which it could keep some")
     kept = {i * len(of_test) // count for i in range(count)}
     for i, item in enumerate(of_test):
         if i not in kept:

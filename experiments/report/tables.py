@@ -133,7 +133,7 @@ def summary_lines(found: Finding) -> list[str]:
     if single is None:
         lines.append(_alone(found, best))
     elif found.best.mapping.is_single and found.plan is None:
-        lines.append(f"Nothing beat the best single device ({ms(single.step_s)}): that mapping is handed back.")
+        lines.append(f"Nothing surely beat the best single device ({ms(single.step_s)}): that mapping is handed back.")
     else:
         how = "In a race, not side by side at the end," if found.raced else "Side by side"
         lines.append(
@@ -153,7 +153,9 @@ def summary_lines(found: Finding) -> list[str]:
         lines.append(f"Switching a running step from one mapping to another took {found.switch_s:.2f} s.")
     lines.append(reference_line(found.tf_default_s, found.untouched.step_s, bool(found.pins)))
     if found.default_wins:
-        lines.append("It beat every mapping: leave the step as it is. The mapping file holds the best one placed.")
+        lines.append(
+            "It beat what is handed back: leave the step as it is. The mapping file holds the best one placed."
+        )
     elif found.tf_default_s is None and found.untouched.step_s < best.step_s:
         lines.append("That is faster here: worker processes on one machine stand for other hosts, not for speed.")
     return lines

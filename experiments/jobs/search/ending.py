@@ -13,6 +13,7 @@ from experiments.jobs.search.finding import Finding, Pipelined, Trial, by_merit,
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import apart, prepared, stepped
 from placer.errors import PlacerError
+from placer.figures import ms
 from placer.result import Failed, Measured, is_faster
 from surrogate.simulate.timeline import Timeline
 
@@ -70,13 +71,9 @@ def finish(jobs: Sequence[Job], interrupted: bool = False, beside: Sequence[Tria
     whole.progress.end()
     best = _delivered(final.finalists)
     found = _found(jobs, final, best)
-    ended = (
-        *found.ended,
-        *_beaten(final, best),
-        *_in_doubt(final, best),
-        *([f"{_interrupted(jobs)}."] if interrupted else []),
-    )
-    return replace(found, interrupted=interrupted, ended=ended)
+    ended = (*found.ended, *_beaten(final, best), *([f"{_interrupted(jobs)}."] if interrupted else []))
+    notes = (*found.notes, *_in_doubt(final, best))
+    return replace(found, interrupted=interrupted, ended=ended, notes=notes)
 
 
 def with_trace(found: Finding, jobs: Sequence[Job]) -> Finding:
@@ -119,16 +116,19 @@ def _fastest(finalists: Sequence[Finalist]) -> Finalist:
 
 
 def _delivered(finalists: Sequence[Finalist]) -> Finalist:
-    """The fastest, unless the fastest single device may be as fast: that wins in doubt, so that no step is spread over
-    devices for what is noise.
+    """The fastest of those that are surely faster than the fastest single device, and else that device, so that no step
+    is spread over devices for what is noise.
     """
-    first = _fastest(finalists)
     singles = [finalist for finalist in finalists if finalist.single]
-    if first.single or not singles:
-        return first
+    if not singles:
+        return _fastest(finalists)
     single = _fastest(singles)
-    one, other = first.row.measured, single.row.measured
-    return first if one is None or other is None or is_faster(one, other, 0.0, SURE) else single
+    return _fastest([single, *(finalist for finalist in finalists if _surely_beats(finalist.row, single.row))])
+
+
+def _surely_beats(row: Trial, single: Trial) -> bool:
+    one, other = row.measured, single.measured
+    return one is not None and other is not None and is_faster(one, other, 0.0, SURE)
 
 
 def _finalists(job: Job, count: int, beside: Sequence[Trial]) -> list[Trial]:
@@ -293,14 +293,13 @@ def _beaten(final: Final, best: Finalist) -> list[str]:
 
 
 def _in_doubt(final: Final, best: Finalist) -> list[str]:
-    """That a mapping was a little faster than the single device that is handed back."""
+    """That a mapping was faster than what is handed back, but not surely faster than the best single device."""
     first = _fastest(final.finalists)
     if first is best:
         return []
-    took = " and ".join(f"{1e3 * step_s(finalist.row):.1f}" for finalist in (first, best))
-    return [
-        f"the fastest mapping and the best single device took {took} ms, which may be noise: the device is handed back."
-    ]
+    what = "the best single device" if best.single else "another mapping"
+    took = f"{ms(step_s(first.row))} against {ms(step_s(best.row))}"
+    return [f"One mapping took {took}, which may be noise: {what} is handed back."]
 
 
 def _compared(finalist: Finalist, single_s: float) -> Trial:

@@ -87,7 +87,7 @@ class Finding:
 
     @property
     def default_wins(self) -> bool:
-        """Whether TensorFlow's own placement of the topology's devices beat every mapping.
+        """Whether TensorFlow's own placement of the topology's devices is faster than what is handed back.
 
         Never where ops are pinned, because it ignores pins.
         """

@@ -29,7 +29,8 @@ def run_search(
     """Search the mappings of one model on real devices.
 
     The delivered mapping was measured side by side with the fastest single device, and is that one where
-    nothing beat it; where pins or memory leave no single device, with the next fastest mapping.
+    nothing beat it by more than two standard errors; where pins or memory leave no single device, with the next
+    fastest mapping.
     Where a signal ends the search (experiments.jobs.interrupt), the best so far is handed back: by its race if the
     signal came later than the searchers' questions, or was not Ctrl-C. Afterwards signals are only noted.
     Raises BadInputError for a model, device, pin, plan of splits or searcher that cannot be used, EndedError where a

@@ -102,16 +102,21 @@ def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) 
 
 def count_in_a_call(graph_def: Any) -> str | None:
     """Whether an int of a tensor goes into a function that the step calls, in words; None where none does. Eagerly
-    TensorFlow traces that for each number anew, and follows its branches in Python.
+    TensorFlow traces that for each number anew, and follows its branches in Python. A cast makes a tensor of it in
+    either case.
     """
-    for nodes in (graph_def.node, *(body.node_def for body in graph_def.library.function)):
-        made = {node.name for node in nodes if node.name.rpartition("/")[2].startswith(COUNT)}
+    bodies = [
+        (body.node_def, [given.name for given in body.signature.input_arg]) for body in graph_def.library.function
+    ]
+    for nodes, given in ((graph_def.node, []), *bodies):
+        names = (*given, *(node.name for node in nodes))  # what a body captures keeps its name
+        made = {name for name in names if COUNT in name.rpartition("/")[2]}
         known, grows = {node.name for node in nodes if node.op in CONSTANTS}, bool(made)
         while grows:
             grows = False
             for node in nodes:
                 data = [source_of(text) for text in node.input if not text.startswith("^")]
-                if node.name in made or not made.intersection(data):
+                if node.name in made or node.op == "Cast" or not made.intersection(data):
                     continue
                 if node.op in CALLS and BACKWARD not in node.attr["f"].func.name:
                     return (

@@ -37,7 +37,10 @@ def eager_difference(concrete: Any) -> str | None:
                 f"its op {node.name} ({node.op}) raises where a value is bad, eagerly before all that follows, and "
                 "traced perhaps after variables were written; decorate the step with @tf.function if that is meant"
             )
-    why = branch_number_misused(graph_def) or count_in_a_call(graph_def)
+    why = count_in_a_call(graph_def)
+    if why is not None:
+        return f"it makes an int of a tensor, and {why}; use tf.cast(..., tf.int32) instead of int(...)"
+    why = branch_number_misused(graph_def)
     if why is not None:
         return f"a number of Python's depends on a tensor, and {why}; make it a tensor (tf.constant)"
     for node in draws_within(graph_def):

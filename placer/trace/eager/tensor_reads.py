@@ -78,8 +78,7 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
                     "use tf.cast, or decorate the step with @tf.function"
                 )
             made = overload(*args, **kwargs)
-            is_count = is_exact and is_tensor(made) and tf.get_static_value(made) is None
-            return tf.identity(made, name=COUNT) if is_count else made
+            return tf.identity(made, name=COUNT) if is_exact and is_tensor(made) else made
 
         return convert
 

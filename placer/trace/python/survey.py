@@ -195,7 +195,10 @@ class Survey:
     @functools.cached_property
     def _whole(self) -> tuple[Callable[[Any, str], None], ...]:
         """The visits to objects that no other of their class may stand for."""
-        return (self._module, self._class, self._variable, self._keras_variable, self._named)
+        return (
+            self._module, self._class, self._variable, self._keras_variable, self._named, self._whole_object,
+            self._function_of_tensorflow,
+        )  # fmt: skip
 
     @functools.cached_property
     def _visits(self) -> tuple[tuple[Any, Callable[[Any, str], None]], ...]:
@@ -368,8 +371,11 @@ class Survey:
     def _function_of_tensorflow(self, function: Any, label: str) -> None:
         """What the user has put on a tf.function, whose own Python state is frozen in any program."""
         held = own_dict(function) or {}
-        theirs = (name for name in held if name in self.names and not name.startswith("_"))
-        self._holder(held, sorted(theirs), f"{label}.")
+        names = {name for name in self.names if not name.startswith("_")}
+        self._holder(held, sorted(names & held.keys()), f"{label}.")
+        absent = names - held.keys()
+        self.guard.check(lambda: held.keys().isdisjoint(absent))
+        self.tokens.append((label, frozenset(absent)))
 
     def _named(self, value: Any, label: str) -> None:
         """Of an object of TensorFlow's, what the user's code reads by name and cannot be TensorFlow's own: plain

@@ -126,7 +126,6 @@ step.close()
 """
 
 
-@pytest.mark.some(1, rest="nightly")
 @pytest.mark.workers
 @pytest.mark.slow
 def test_a_pipeline_with_a_variable_of_its_own_keeps_workers_from_being_joined():

@@ -454,7 +454,7 @@ def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored
 
 @pytest.mark.some(1, rest="nightly")
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["untouched", "placed"])
+@pytest.mark.parametrize("how", ["placed", "untouched"])
 def test_the_first_end_of_data_of_unknown_length_counts_as_in_a_plain_fit(stored: Any, how: str) -> None:
     """Keras takes a step on no data there: its optimizer counts it, and its seeds move on."""
     plain, model = make_model(), make_model()

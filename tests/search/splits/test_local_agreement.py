@@ -57,7 +57,6 @@ def measured(training, plan, references, two_cpus, change=lambda captured: captu
         return runner.ready(mapping), runner.check.agreement
 
 
-@pytest.mark.some(1, rest="nightly")
 def test_a_mapping_does_what_the_divided_step_does_on_one_device(training, local_plan, references, two_cpus):
     ready, held = measured(training, local_plan, references, two_cpus)
     assert not isinstance(ready, Failed) and isinstance(held, LocalAgreement)

@@ -205,7 +205,6 @@ def local():
         yield
 
 
-@pytest.mark.some(1, rest="nightly")
 def test_what_is_stored_is_what_one_process_stores(campaign, straight, local):
     assert run(campaign()) == (straight(), [])
     assert len(straight()) == 4 and all(len(trials) == 30 for *_, trials in straight())

@@ -28,7 +28,14 @@ def test_a_mapping_must_beat_the_single_device_by_more_than_noise(fastest_ms, sp
     assert best is finalists[0 if is_single else 2]
     said = _in_doubt(Final(tuple(finalists)), best)
     assert bool(said) == (is_single and fastest_ms < 100)
-    assert not said or f"took {fastest_ms:.1f} and 100.0 ms" in said[0]
+    assert not said or f"took {fastest_ms:.2f} ms against 100.00 ms" in said[0]
+
+
+def test_a_mapping_in_doubt_hides_none_that_surely_beats_the_device():
+    finalists = [finalist(100, 1, single=True), finalist(97, 60), finalist(97.5, 1)]
+    best = _delivered(finalists)
+    assert best is finalists[2]
+    assert "another mapping is handed back" in _in_doubt(Final(tuple(finalists)), best)[0]
 
 
 def test_of_the_single_devices_the_fastest_is_handed_back():

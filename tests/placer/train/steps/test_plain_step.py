@@ -531,7 +531,7 @@ def untraceable():
     return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
 
 
-def passes_an_int_to_a_tf_function():
+def passes_an_int_to_a_tf_function(within=False):
     held = weights()
 
     @tf.function
@@ -542,7 +542,13 @@ def passes_an_int_to_a_tf_function():
     def step(x):
         count = int(tf.reduce_sum(tf.cast(x > 0.0, tf.int32)))  # of some batches no gradient of held[1], which is kept
         with tf.GradientTape() as tape:
-            loss = loss_of(x, count + 1)
+            if within:
+                if tf.reduce_max(x) > -100.0:
+                    loss = loss_of(x, count)
+                else:
+                    loss = tf.reduce_mean(tf.square(x @ held[0] @ held[1]))
+            else:
+                loss = loss_of(x, count + 1)
         for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
             if gradient is not None:
                 variable.assign(0.9 * variable - 0.1 * gradient)
@@ -559,6 +565,7 @@ UNSAFE = [
     (takes_the_float_of_a_variable, "a float of a tensor in "),
     (takes_an_int, "an int of a tensor in of"), (takes_values_where_there_are_any, "(Tanh) for its value"),
     (passes_an_int_to_a_tf_function, "takes it into a tf.function"),
+    (functools.partial(passes_an_int_to_a_tf_function, True), "takes it into a tf.function"),
     (takes_its_name_from_a_value, "it makes text of a tensor (Cast) in "),
     (prints_in_a_gradient, "print"), (notes_now_and_then, "changes `log[].append`"), (reads_a_file, "looks into files"),
     (kept_rows(lambda kept: kept.shape[0]), "shape"),

@@ -289,6 +289,22 @@ def attribute_of_a_tf_function():
     return lambda x: descend(held, noise(x), noise.rate), held, before
 
 
+def absent_attribute_of_a_tf_function():
+    noise = tf.function(lambda x: x + 0.0)
+    return rated(lambda: getattr(noise, "rate", 0.1), lambda: setattr(noise, "rate", 0.01))
+
+
+def a_tf_function_in_place_of_another():
+    rates = types.SimpleNamespace(of=tf.function(lambda x: 0.1 * x))
+    held = weights()
+
+    def before(i):
+        if i == HALF:
+            rates.of = tf.function(lambda x: 0.01 * x)
+
+    return lambda x: descend(held, x, rates.of(tf.constant(1.0))), held, before
+
+
 def array_in_an_object_of_numpy():
     curve = np.polynomial.Polynomial([0.1, 1.0])
     return rated(lambda: curve(0.0), lambda: curve.coef.__setitem__(0, 0.01))
@@ -446,7 +462,8 @@ SAFE = [
     packaged("import users_package.config as config"),
     packaged("import users_package.config; config = users_package.config"),
     attribute_of_a_function, absent_attribute_of_a_function, message, message_of_tensorflow,
-    attribute_of_a_tf_function, array_in_an_object_of_numpy, tensor_of_an_object_of_tensorflow,
+    attribute_of_a_tf_function, absent_attribute_of_a_tf_function, a_tf_function_in_place_of_another,
+    array_in_an_object_of_numpy, tensor_of_an_object_of_tensorflow,
     subclass(Float, 0.1, 0.01, lambda rate: rate.of(1.0)),
     subclass(Name, "a", "b", lambda name: 0.1 if name == "a" else 0.01),
     method_of_an_enum, lora, noise_that_is_read, callback_of_keras,
