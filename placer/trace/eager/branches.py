@@ -6,6 +6,7 @@ import array
 import functools
 import inspect
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.trace.eager.number_use import NUMBER
+from placer.trace.eager.number_use import COUNT, NUMBER
+from placer.trace.eager.replacing import replaced
 from placer.trace.python.impure import contents
 from placer.trace.python.kinds import (
     has_library_base,
@@ -31,6 +33,7 @@ from placer.trace.python.kinds import (
 
 WRAPPED_BY = "placer.train."  # modules whose frames call the user's step
 MOST_PLACES = 20_000  # that are compared around a branch
+MARKS = {float: NUMBER, int: COUNT, bool: COUNT}
 CONTAINERS = (dict, list, set, deque, bytearray, array.array)
 
 
@@ -72,7 +75,20 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
 
         return traced
 
-    with tf_internals.around_branches(around):
+    thread, loop = threading.get_ident(), tf.while_loop
+
+    def while_loop(*args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(loop).bind_partial(*args, **kwargs).arguments.get("loop_vars")
+        if threading.get_ident() == thread and any(type(leaf) is float for leaf in tf.nest.flatten(given)):
+            note(
+                "it gives tf.while_loop a float of Python's, which has 64 bits eagerly and 32 in a traced step; make "
+                "it a tensor (tf.constant), or decorate the step with @tf.function if that is meant"
+            )
+        return loop(*args, **kwargs)
+
+    # AutoGraph would convert what it finds here, and not TensorFlow's own.
+    watched = tf.autograph.experimental.do_not_convert(while_loop)
+    with tf_internals.around_branches(around), replaced([(tf, "while_loop", watched)]):
         yield
 
 
@@ -85,10 +101,12 @@ def _is_raised_by_user(error: Exception) -> bool:
 
 
 def _marked(outputs: Any) -> Any:
-    """What a branch returns, with a constant of a known name for each float of Python's (`number_use`)."""
-    if not any(type(leaf) is float for leaf in tf.nest.flatten(outputs)):
+    """What a branch returns, with a constant of a known name for each number of Python's (`number_use`)."""
+    if not any(type(leaf) in MARKS for leaf in tf.nest.flatten(outputs)):
         return outputs
-    return tf.nest.map_structure(lambda leaf: tf.constant(leaf, name=NUMBER) if type(leaf) is float else leaf, outputs)
+    return tf.nest.map_structure(
+        lambda leaf: tf.constant(leaf, name=MARKS[type(leaf)]) if type(leaf) in MARKS else leaf, outputs
+    )
 
 
 def _counted(frame: FrameType, args: Sequence[Any], outputs: Any) -> str | None:

@@ -29,7 +29,7 @@ ROUNDED = tuple(kind.as_datatype_enum for kind in (tf.float32, tf.float16, tf.bf
 SHORT = frozenset(kind.as_datatype_enum for kind in (tf.float16, tf.bfloat16))
 
 BACKWARD = "__backward_"  # in TensorFlow's names of functions for gradients
-COUNT = "placer_count"  # the name of the tensor that `int` gives for a tensor
+COUNT = "placer_count"  # of what `int` and `len` give for a tensor, and of an int or bool that a branch gives
 NUMBER = "placer_number"  # the name of a constant that a branch gives for a float of Python's
 
 
@@ -37,8 +37,7 @@ def branch_number_misused(graph_def: Any) -> str | None:
     """The same for floats of Python's that a branch or a loop sets (`if step > 1000: decay = 0.9999`), which are known
     by their name.
     """
-    set_by = {body.signature.name: _numbers_of(body) for body in graph_def.library.function}
-    set_by = {name: outputs for name, outputs in set_by.items() if outputs}
+    set_by = _set_by(graph_def, NUMBER)
     if not set_by:
         return None
     bodies = [node for body in graph_def.library.function for node in body.node_def]
@@ -46,20 +45,30 @@ def branch_number_misused(graph_def: Any) -> str | None:
     for node in (*bodies, *loops):
         if set_by.keys() & set(called(node)):
             return f"op {node.name} ({node.op}) sets it within a branch or a loop"
+    return number_misused(graph_def, _taken(graph_def, set_by))
+
+
+def _set_by(graph_def: Any, mark: str) -> dict[str, list[int]]:
+    """Which outputs of which functions are constants of this name."""
+    found = {body.signature.name: _numbers_of(body, mark) for body in graph_def.library.function}
+    return {name: outputs for name, outputs in found.items() if outputs}
+
+
+def _taken(graph_def: Any, set_by: Mapping[str, list[int]]) -> list[str]:
+    """The nodes that take such outputs of branches and loops."""
     found = {(node.name, i) for node in graph_def.node for name in called(node) for i in set_by.get(name, ())}
-    taken = [node.name for node in graph_def.node if node.op == "Identity" and parse_input(node.input[0]) in found]
-    return number_misused(graph_def, taken)
+    return [node.name for node in graph_def.node if node.op == "Identity" and parse_input(node.input[0]) in found]
 
 
-def _numbers_of(body: Any) -> list[int]:
-    """Which outputs of a function are floats of Python's."""
+def _numbers_of(body: Any, mark: str) -> list[int]:
+    """Which outputs of a function are constants of this name."""
     nodes = {node.name: node for node in body.node_def}
     found = []
     for i, output in enumerate(body.signature.output_arg):
         name = source_of(body.ret[output.name])
         while name in nodes and nodes[name].op == "Identity":
             name = source_of(nodes[name].input[0])
-        if name.rpartition("/")[2].startswith(NUMBER):
+        if name.rpartition("/")[2].startswith(mark):
             found.append(i)
     return found
 
@@ -101,16 +110,18 @@ def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) 
 
 
 def count_in_a_call(graph_def: Any) -> str | None:
-    """Whether an int of a tensor goes into a function that the step calls, in words; None where none does. Eagerly
-    TensorFlow traces that for each number anew, and follows its branches in Python. A cast makes a tensor of it in
-    either case.
+    """Whether an int or bool of Python's that depends on a tensor goes into a function that the step calls, in words;
+    None where none does. Eagerly TensorFlow traces that for each number anew, and follows its branches in Python. A
+    cast makes a tensor of it in either case.
     """
-    bodies = [
-        (body.node_def, [given.name for given in body.signature.input_arg]) for body in graph_def.library.function
-    ]
-    for nodes, given in ((graph_def.node, []), *bodies):
-        names = (*given, *(node.name for node in nodes))  # what a body captures keeps its name
-        made = {name for name in names if COUNT in name.rpartition("/")[2]}
+    set_in_branches = _taken(graph_def, _set_by(graph_def, COUNT))
+    captured = [([given.name for given in body.signature.input_arg], body) for body in graph_def.library.function]
+    for nodes, begin, given in (
+        (graph_def.node, set_in_branches, []),
+        *((body.node_def, [], names) for names, body in captured),
+    ):
+        named = (name for name in (*given, *(node.name for node in nodes)) if COUNT in name.rpartition("/")[2])
+        made = {*begin, *named}  # what a body captures keeps its name
         known, grows = {node.name for node in nodes if node.op in CONSTANTS}, bool(made)
         while grows:
             grows = False

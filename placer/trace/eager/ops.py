@@ -39,7 +39,7 @@ def eager_difference(concrete: Any) -> str | None:
             )
     why = count_in_a_call(graph_def)
     if why is not None:
-        return f"it makes an int of a tensor, and {why}; use tf.cast(..., tf.int32) instead of int(...)"
+        return f"an int or bool of Python's depends on a tensor, and {why}; make it a tensor first (tf.cast)"
     why = branch_number_misused(graph_def)
     if why is not None:
         return f"a number of Python's depends on a tensor, and {why}; make it a tensor (tf.constant)"

@@ -37,6 +37,7 @@ def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
     thread = threading.get_ident()
 
     def read(tensor: Any, shape: tf.TensorShape, frame: FrameType) -> tf.TensorShape:
+        frame = _asker(frame)
         if shape.is_fully_defined() or threading.get_ident() != thread or not is_users(frame):
             return shape
         why = (
@@ -64,6 +65,13 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
     thread = threading.get_ident()
     tensor_kind: Any = tf_internals.symbolic_tensor()
     overloads = tf_internals.autograph_overloads()
+
+    def counted(overload: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*args: Any, **kwargs: Any) -> Any:
+            made = overload(*args, **kwargs)
+            return tf.identity(made, name=COUNT) if is_tensor(made) else made
+
+        return count
 
     def converted(name: str, overload: Callable[..., Any]) -> Callable[..., Any]:
         number, kind = NUMBERS[name]
@@ -102,8 +110,9 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
         return text
 
     with patching:
-        before = {name: overloads[name] for name in NUMBERS}
-        overloads.update({name: converted(name, overload) for name, overload in before.items()})
+        before = {name: overloads[name] for name in (*NUMBERS, "len")}
+        overloads.update({name: converted(name, before[name]) for name in NUMBERS})
+        overloads["len"] = counted(before["len"])
         texts = {name: shown(getattr(tensor_kind, name)) for name in TEXTS}
         answers = {"numpy": property(numpy), **texts}
         try:
@@ -160,6 +169,16 @@ def caller_of(frame: FrameType) -> FrameType:
     while at is not None and str(at.f_globals.get("__name__")).startswith(AUTOGRAPH):
         at = at.f_back
     return at or frame
+
+
+def _asker(frame: FrameType) -> FrameType:
+    """The frame of who wants to know a shape: NumPy's functions and Keras's `int_shape` read it for their callers."""
+    at: FrameType = frame
+    while at.f_back is not None and (
+        is_library(at.f_globals.get("__name__")) == "numpy" or at.f_code.co_name == "int_shape"
+    ):
+        at = at.f_back
+    return at if at is frame else caller_of(at)
 
 
 def is_users(frame: FrameType) -> bool:

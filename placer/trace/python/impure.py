@@ -61,7 +61,8 @@ FUNCTIONS = {  # that use files, or the library's own state, by their modules' f
     "keras": frozenset(
         {
             "clear_session", "set_epsilon", "set_floatx", "set_image_data_format", "set_backend", "get_file",
-            "print_msg", "load_model", "save_model", "load_weights", "save_weights", "set_random_seed",
+            "get_value", "eval", "print_msg", "load_model", "save_model", "load_weights", "save_weights",
+            "set_random_seed",
         }
     ),
 }  # fmt: skip

@@ -19,6 +19,7 @@ from placer.trace.python.containers import UnguardableError
 from placer.trace.python.impure import Entered, impurity
 from placer.trace.python.kinds import is_function_of_tensorflow
 from placer.trace.python.sought import Sought
+from placer.trace.python.source_text import misread
 from placer.trace.python.survey import Survey
 
 MOST_STATES = 8  # in which a step was called with the same objects among its arguments
@@ -171,9 +172,14 @@ def _surveyed(step: Any, sought: Sought, subjects: Subjects) -> Survey:
 
 def _impurity(entered: Sequence[Entered]) -> str | None:
     try:
-        return next(filter(None, map(impurity, (*entered, *bound(entered)))), None)
+        why = next(filter(None, map(impurity, (*entered, *bound(entered)))), None)
+        return why or next((f"{_called(one)} {read}" for one in entered if (read := misread(one.function))), None)
     except Exception as error:  # which an object of the user's raises
         return _out_of_sight(error)
+
+
+def _called(entered: Entered) -> str:
+    return "it" if entered.is_step else f"its function {entered.function.__qualname__}"
 
 
 def _out_of_sight(error: Exception) -> str:

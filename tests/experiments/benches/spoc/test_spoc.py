@@ -203,7 +203,10 @@ def test_the_page_tells_errors_skips_counts_and_where_the_picture_is(facts):
 def test_the_page_names_heavy_networks_that_are_not_in_the_sample_and_medians(facts):
     heavy = [network.name for network in networks() if network.heavy]
     text = "\n".join(page_lines(facts | {"skipped": [], "networks": ["MobileNet-64px"]}))
-    assert "None of those drawn was skipped. The sample is drawn only from networks that are not heavy, that is slow" in text
+    assert (
+        "None of those drawn was skipped. The sample is drawn only from networks that are not heavy, that is slow"
+        in text
+    )
     assert f"{len(heavy)} heavy ones are not in it." in text
     assert "heavy ones" not in "\n".join(page_lines(facts | {"networks": heavy}))
     assert f"SPOC errs by {facts['spoc_error']:.1%} (95% interval " in text and "FLOPs alone err by" in text

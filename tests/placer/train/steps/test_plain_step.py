@@ -557,7 +557,105 @@ def passes_an_int_to_a_tf_function(within=False):
     return step, held, lambda i: None
 
 
+def reads_late_by_a_lambda():
+    held = weights()
+
+    def step(x):
+        rate = 0.1
+        moved = lambda: [v - rate * v for v in held]  # noqa: E731
+        if tf.reduce_max(x) > 2.2:  # of some batches
+            rate = 0.01
+        for variable, new in zip(held, moved(), strict=True):
+            variable.assign(new)
+        return tf.reduce_mean(tf.square(x @ held[0] @ held[1]))
+
+    return step, held, lambda i: None
+
+
+def keeps_lambdas_of_a_loop():
+    held = weights()
+
+    def step(x):
+        terms = []
+        for rate in (0.1, 0.5, 1.0):
+            terms.append(lambda p: rate * tf.reduce_mean(tf.square(p)))  # noqa: B023, PERF401
+        return descend(held, x, 0.1 * tf.add_n([term(x) for term in terms]))
+
+    return step, held, lambda i: None
+
+
+def gets_a_value_from_keras():
+    held, beta = weights(), tf.keras.backend.variable(0.1)
+
+    def change(i):
+        beta.assign(0.1 if i < 8 else 0.01)
+
+    return lambda x: descend(held, x, tf.keras.backend.get_value(beta)), held, change
+
+
+def passes_a_bool_of_a_branch_to_a_tf_function():
+    held = weights()
+
+    @tf.function
+    def loss_of(x, hard):
+        loss = tf.reduce_mean(tf.square(x @ held[0]))
+        return loss + tf.reduce_mean(tf.square(held[1])) if hard else loss
+
+    def step(x):
+        hard = False
+        if tf.reduce_max(x) > 1.5:
+            hard = True
+        with tf.GradientTape() as tape:
+            loss = loss_of(x, hard)
+        for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
+            if gradient is not None:
+                variable.assign(0.9 * variable - 0.1 * gradient)
+        return loss
+
+    return step, held, lambda i: None
+
+
+def passes_a_length_to_a_tf_function():
+    held = weights()
+
+    @tf.function
+    def loss_of(x, count):
+        loss = tf.reduce_mean(tf.square(x @ held[0]))
+        return loss + tf.reduce_mean(tf.square(held[1])) if count > 1 else loss
+
+    def step(x):
+        count = len(tf.boolean_mask(x, x[:, 0] > 0.5))
+        with tf.GradientTape() as tape:
+            loss = loss_of(x, count)
+        for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
+            if gradient is not None:
+                variable.assign(0.9 * variable - 0.1 * gradient)
+        return loss
+
+    return step, held, lambda i: None
+
+
+def loops_by_a_float():
+    held = weights()
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            z = tf.while_loop(lambda t, z: t < 1.0, lambda t, z: (t + 0.1, z + 0.1 * x @ held[0]), (0.0, x))[1]
+            loss = tf.reduce_mean(tf.square(z @ held[1]))
+        for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
+            variable.assign_sub(0.1 * gradient)
+        return loss
+
+    return step, held, lambda i: None
+
+
 UNSAFE = [
+    (reads_late_by_a_lambda, "a lambda that reads `rate`"), (keeps_lambdas_of_a_loop, "a lambda that reads `rate`"),
+    (gets_a_value_from_keras, "get_value"), (loops_by_a_float, "gives tf.while_loop a float"),
+    (passes_a_bool_of_a_branch_to_a_tf_function, "takes it into a tf.function"),
+    (passes_a_length_to_a_tf_function, "takes it into a tf.function"),
+    (kept_rows(lambda kept: np.shape(kept)[0]), "shape"),
+    (kept_rows(lambda kept: tf.keras.backend.int_shape(kept)[0]), "shape"),
     (counter, "`calls` (a nonlocal)"), (hidden_counter, "changes"), (draws, "rng.rand"), (draws_elsewhere, "Random"),
     (prints, "print"), (seeded, "seed"), (seeded_op, "seed"), (changes_at_every_call, "pass it as an argument"),
     (skips_what_is_bad, "catches exceptions"), (untraceable, "trace"), (lazily_built, "layers"),

@@ -1,0 +1,128 @@
+"""What AutoGraph makes otherwise of a function's source than Python makes of its code."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import psutil
+
+LAMBDA = "<lambda>"
+BLOCKS = (ast.If, ast.For, ast.While)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+KEEPS = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Return, ast.IfExp)
+KEEPING = frozenset({"append", "insert", "extend", "add", "setdefault", "update", "map", "filter", "partial"})
+
+
+def misread(function: FunctionType | MethodType) -> str | None:
+    """What AutoGraph would not make of a function's source as Python runs its code, in words that follow "it"; None
+    where nothing is known.
+    """
+    code = function.__code__
+    if is_edited(code):
+        return (
+            f"was changed on disk ({Path(code.co_filename).name}) after it was imported, and a trace would read "
+            "the new text; start the program again"
+        )
+    name = late_name(code)
+    if name is not None:
+        return (
+            f"has a lambda that reads `{name}`, which is set in a branch or loop: once the step is traced, the lambda "
+            "reads another value of it; make the lambda a function (def), or pass the value as a default argument"
+        )
+    return None
+
+
+def is_edited(code: CodeType) -> bool:
+    """Whether the file of a function, which AutoGraph reads when it converts it, has another text since the program
+    began.
+    """
+    try:
+        if Path(code.co_filename).stat().st_mtime < _began_s():
+            return False
+        whole = compile(Path(code.co_filename).read_bytes(), code.co_filename, "exec", dont_inherit=True)
+    except OSError:  # of a notebook, say
+        return False
+    except (SyntaxError, ValueError):
+        return True
+    return code not in _codes(whole)
+
+
+@functools.cache
+def _began_s() -> float:
+    """When this process began, in seconds since the epoch."""
+    return float(psutil.Process().create_time())
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+@functools.lru_cache(maxsize=4096)
+def late_name(code: CodeType) -> str | None:
+    """A name that a lambda reads later than it is made, and that a branch or loop sets meanwhile; None where there is
+    none. AutoGraph takes a lambda for used where it stands, and makes such a name the branch's own.
+    """
+    shared = {name for inner in _codes(code) if inner.co_name == LAMBDA for name in inner.co_freevars}
+    if not shared:
+        return None
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, TypeError, SyntaxError, ValueError):  # AutoGraph cannot read it either
+        return None
+    return next((name for scope in ast.walk(tree) if isinstance(scope, SCOPES) for name in _late(scope)), None)
+
+
+def _late(scope: ast.AST) -> Iterator[str]:
+    parents = {id(child): parent for parent in _within(scope) for child in ast.iter_child_nodes(parent)}
+    blocks = [node for node in _within(scope) if isinstance(node, BLOCKS)]
+    for found in _within(scope):
+        if not isinstance(found, ast.Lambda) or not _is_kept(found, parents):
+            continue
+        around = set(map(id, _ancestors(found, parents)))
+        given = {argument.arg for argument in ast.walk(found.args) if isinstance(argument, ast.arg)}
+        reads = {n.id for n in ast.walk(found.body) if isinstance(n, ast.Name)} - given
+        for block in blocks:
+            is_in_it = id(block) in around
+            comes_later = (block.lineno, block.col_offset) > (found.lineno, found.col_offset)
+            if comes_later or (is_in_it and not isinstance(block, ast.If)):
+                yield from sorted(reads & _stored(block))
+
+
+def _is_kept(found: ast.Lambda, parents: dict[int, Any]) -> bool:
+    """Whether a lambda may outlive the call that it is given to."""
+    parent = parents[id(found)]
+    if isinstance(parent, ast.keyword):
+        parent = parents[id(parent)]
+    if isinstance(parent, ast.Call):
+        called = parent.func
+        return getattr(called, "attr", getattr(called, "id", None)) in KEEPING
+    return isinstance(parent, KEEPS)
+
+
+def _ancestors(node: ast.AST, parents: dict[int, Any]) -> Iterator[Any]:
+    while id(node) in parents:
+        node = parents[id(node)]
+        yield node
+
+
+def _stored(block: ast.AST) -> set[str]:
+    return {n.id for n in _within(block) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _within(scope: ast.AST) -> Iterator[Any]:
+    """All nodes of a scope, without those of functions that are defined in it; those of lambdas count."""
+    left = [scope]
+    while left:
+        node = left.pop()
+        yield node
+        left += [child for child in ast.iter_child_nodes(node) if not isinstance(child, SCOPES)]
