@@ -26,6 +26,7 @@ check_version(tf.__version__)  # another release may lack what is imported next
 from tensorflow.core.framework import function_pb2
 from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 from tensorflow.python import pywrap_tfe
+from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.autograph.operators import control_flow, py_builtins
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.data.ops import (
@@ -473,6 +474,11 @@ def compiles_for_xla(function: Any) -> bool:
 def uses_autograph(function: Any) -> bool:
     """Whether a tf.function is converted by AutoGraph."""
     return bool(getattr(function, "_autograph", True))
+
+
+def is_converted(code: Any) -> bool:
+    """Whether AutoGraph has converted a function of this code before, so that it reads its source no more."""
+    return code in autograph_api._TRANSPILER._cache._cache
 
 
 def autograph_overloads() -> dict[str, Callable[..., Any]]:

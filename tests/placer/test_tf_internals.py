@@ -626,6 +626,15 @@ def test_what_tensorflow_finds_by_name_is_known(tmp_path):
     assert not tf_internals.is_found_by_name(anonymous) and tf_internals.is_found_by_name(held["table"][0])
 
 
+def test_autographs_functions_are_known_by_their_code():
+    def step(x):
+        return x + 1.0 if x > 0.0 else x
+
+    assert not tf_internals.is_converted(step.__code__)
+    tf.function(step).get_concrete_function(tf.TensorSpec([], tf.float32))
+    assert tf_internals.is_converted(step.__code__)
+
+
 def test_what_a_dataset_keeps_by_a_name_is_known(tmp_path):
     def source():
         return tf.data.Dataset.range(3)

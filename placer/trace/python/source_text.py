@@ -13,6 +13,8 @@ from typing import Any
 
 import psutil
 
+from placer import tf_internals
+
 LAMBDA = "<lambda>"
 BLOCKS = (ast.If, ast.For, ast.While)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -25,7 +27,7 @@ def misread(function: FunctionType | MethodType) -> str | None:
     where nothing is known.
     """
     code = function.__code__
-    if is_edited(code):
+    if is_edited(code) and not tf_internals.is_converted(code):
         return (
             f"was changed on disk ({Path(code.co_filename).name}) after it was imported, and a trace would read "
             "the new text; start the program again"

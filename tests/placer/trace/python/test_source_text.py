@@ -6,8 +6,9 @@ import importlib.util
 import os
 
 import pytest
+import tensorflow as tf
 
-from placer.trace.python.source_text import is_edited, late_name
+from placer.trace.python.source_text import is_edited, late_name, misread
 
 
 def later_in_a_branch(x):
@@ -116,6 +117,16 @@ def test_a_function_whose_file_has_another_text_of_it_since_is_found(module, old
     assert is_edited(found.rate.__code__) == edited
     os.utime(path, (0, 0))  # long before this process began
     assert not is_edited(found.rate.__code__)
+
+
+def test_what_is_converted_already_is_not_read_again(module):
+    path, found = module
+    path.write_text(path.read_text().replace("0.1", "0.01"))
+    assert "users.py" in misread(found.rate)
+    path.write_text(path.read_text().replace("0.01", "0.1"))
+    tf.function(found.rate).get_concrete_function()
+    path.write_text(path.read_text().replace("0.1", "0.01"))
+    assert misread(found.rate) is None
 
 
 def test_code_of_no_file_was_not_edited():
