@@ -477,8 +477,15 @@ def uses_autograph(function: Any) -> bool:
 
 
 def is_converted(code: Any) -> bool:
-    """Whether AutoGraph has converted a function of this code before, so that it reads its source no more."""
-    return code in autograph_api._TRANSPILER._cache._cache
+    """Whether AutoGraph has converted a function of this code before, called by another one, so that it reads its
+    source no more.
+    """
+    return any(not how.user_requested for how in autograph_api._TRANSPILER._cache._cache.get(code, ()))
+
+
+def as_tensorflows_own(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which AutoGraph calls as it is, and goes on to convert what that calls."""
+    return autograph_api.autograph_artifact(function)  # type: ignore[no-any-return]
 
 
 def autograph_overloads() -> dict[str, Callable[..., Any]]:

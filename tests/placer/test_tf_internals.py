@@ -630,9 +630,19 @@ def test_autographs_functions_are_known_by_their_code():
     def step(x):
         return x + 1.0 if x > 0.0 else x
 
-    assert not tf_internals.is_converted(step.__code__)
-    tf.function(step).get_concrete_function(tf.TensorSpec([], tf.float32))
+    number = tf.TensorSpec([], tf.float32)
+    tf.function(step).get_concrete_function(number)
+    assert not tf_internals.is_converted(step.__code__)  # as another one calls it
+    tf.function(lambda x: step(x)).get_concrete_function(number)
     assert tf_internals.is_converted(step.__code__)
+
+
+def test_what_stands_in_for_tensorflows_own_turns_no_conversion_off():
+    def whole(x):
+        return x + 1.0 if x > 0.0 else x
+
+    own = tf_internals.as_tensorflows_own(lambda of, x: of(x))
+    assert tf.function(lambda x: own(tf.autograph.to_graph(whole), x))(tf.constant(1.0)).numpy() == 2.0
 
 
 def test_what_a_dataset_keeps_by_a_name_is_known(tmp_path):

@@ -75,20 +75,40 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
 
         return traced
 
+    with tf_internals.around_branches(around):
+        yield
+
+
+@contextmanager
+def watched_loops(note: Callable[[str], None]) -> Iterator[None]:
+    """Call `note` with the reason, in words, where a `tf.while_loop` that is traced in this thread and block counts
+    with a float of Python's, which has 64 bits eagerly. Under the lock `patching`.
+    """
     thread, loop = threading.get_ident(), tf.while_loop
 
     def while_loop(*args: Any, **kwargs: Any) -> Any:
-        given = inspect.signature(loop).bind_partial(*args, **kwargs).arguments.get("loop_vars")
-        if threading.get_ident() == thread and any(type(leaf) is float for leaf in tf.nest.flatten(given)):
-            note(
-                "it gives tf.while_loop a float of Python's, which has 64 bits eagerly and 32 in a traced step; make "
-                "it a tensor (tf.constant), or decorate the step with @tf.function if that is meant"
-            )
-        return loop(*args, **kwargs)
+        given = inspect.signature(loop).bind(*args, **kwargs)
+        begin = tf.nest.flatten(given.arguments["loop_vars"])
+        if threading.get_ident() != thread or not any(type(leaf) is float for leaf in begin):
+            return loop(*args, **kwargs)
+        body = given.arguments["body"]
 
-    # AutoGraph would convert what it finds here, and not TensorFlow's own.
-    watched = tf.autograph.experimental.do_not_convert(while_loop)
-    with tf_internals.around_branches(around), replaced([(tf, "while_loop", watched)]):
+        def watched(*variables: Any) -> Any:
+            after = body(*variables)
+            before = tf.nest.flatten(variables)
+            numbers = {id(one): True for one, leaf in zip(before, begin, strict=False) if type(leaf) is float}
+            made = [one for one in tf.nest.flatten(after) if tf.is_symbolic_tensor(one) and id(one) not in numbers]
+            if any(made_of(one, numbers) for one in made):
+                note(
+                    "it counts with a float of Python's in tf.while_loop, where a traced step has float32; make it a "
+                    "tensor (tf.constant), or decorate the step with @tf.function if that is meant"
+                )
+            return after
+
+        given.arguments["body"] = watched
+        return loop(*given.args, **given.kwargs)
+
+    with replaced([(tf, "while_loop", tf_internals.as_tensorflows_own(while_loop))]):
         yield
 
 

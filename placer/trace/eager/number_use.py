@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.trace.graph_def.node_def import called, parse_input, source_of
 from placer.trace.op_counts.flops import CALLS
 
@@ -112,7 +113,7 @@ def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) 
 def count_in_a_call(graph_def: Any) -> str | None:
     """Whether an int or bool of Python's that depends on a tensor goes into a function that the step calls, in words;
     None where none does. Eagerly TensorFlow traces that for each number anew, and follows its branches in Python. A
-    cast makes a tensor of it in either case.
+    cast makes a tensor of it in either case. Not followed: what a branch within a branch sets.
     """
     set_in_branches = _taken(graph_def, _set_by(graph_def, COUNT))
     captured = [([given.name for given in body.signature.input_arg], body) for body in graph_def.library.function]
@@ -129,7 +130,10 @@ def count_in_a_call(graph_def: Any) -> str | None:
                 data = [source_of(text) for text in node.input if not text.startswith("^")]
                 if node.name in made or node.op == "Cast" or not made.intersection(data):
                     continue
-                if node.op in CALLS and BACKWARD not in node.attr["f"].func.name:
+                if node.op in CALLS:
+                    called_name = node.attr["f"].func.name
+                    if BACKWARD in called_name or tf_internals.WRAPPER in called_name:
+                        continue
                     return (
                         f"op {node.name} takes it into a tf.function, which TensorFlow would trace anew for each value"
                     )

@@ -6,7 +6,9 @@ import ast
 import functools
 import inspect
 import textwrap
+import warnings
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -19,7 +21,10 @@ LAMBDA = "<lambda>"
 BLOCKS = (ast.If, ast.For, ast.While)
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 KEEPS = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Return, ast.IfExp)
-KEEPING = frozenset({"append", "insert", "extend", "add", "setdefault", "update", "map", "filter", "partial"})
+KEEPING = frozenset({"append", "insert", "extend", "add", "setdefault", "update", "partial"})
+LAZY = frozenset({"map", "filter"})
+TAKES_ALL = frozenset({"list", "tuple", "set", "dict", "sum", "sorted", "any", "all", "min", "max", "add_n", "extend"})
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # whose targets are their own
 
 
 def misread(function: FunctionType | MethodType) -> str | None:
@@ -27,7 +32,7 @@ def misread(function: FunctionType | MethodType) -> str | None:
     where nothing is known.
     """
     code = function.__code__
-    if is_edited(code) and not tf_internals.is_converted(code):
+    if _is_imported_as_it_is(function) and is_edited(code) and not tf_internals.is_converted(code):
         return (
             f"was changed on disk ({Path(code.co_filename).name}) after it was imported, and a trace would read "
             "the new text; start the program again"
@@ -41,19 +46,34 @@ def misread(function: FunctionType | MethodType) -> str | None:
     return None
 
 
+def _is_imported_as_it_is(function: Any) -> bool:
+    """Whether no import hook (pytest's, say) makes other code of the file than Python would."""
+    loader = function.__globals__.get("__loader__")
+    return loader is None or type(loader) is SourceFileLoader
+
+
 def is_edited(code: CodeType) -> bool:
     """Whether the file of a function, which AutoGraph reads when it converts it, has another text since the program
     began.
     """
     try:
-        if Path(code.co_filename).stat().st_mtime < _began_s():
-            return False
-        whole = compile(Path(code.co_filename).read_bytes(), code.co_filename, "exec", dont_inherit=True)
-    except OSError:  # of a notebook, say
+        found = Path(code.co_filename).stat()
+    except (OSError, ValueError):  # of a notebook, say
         return False
-    except (SyntaxError, ValueError):
-        return True
-    return code not in _codes(whole)
+    if found.st_mtime < _began_s():
+        return False
+    return code not in _codes_in(code.co_filename, found.st_mtime_ns, found.st_size)
+
+
+@functools.lru_cache(maxsize=64)
+def _codes_in(path: str, _time_ns: int, _size: int) -> frozenset[CodeType]:
+    """What the functions in a file are compiled to; none where it cannot be compiled."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return frozenset(_codes(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)))
+    except (OSError, SyntaxError, ValueError):
+        return frozenset()
 
 
 @functools.cache
@@ -81,10 +101,11 @@ def late_name(code: CodeType) -> str | None:
         tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, TypeError, SyntaxError, ValueError):  # AutoGraph cannot read it either
         return None
-    return next((name for scope in ast.walk(tree) if isinstance(scope, SCOPES) for name in _late(scope)), None)
+    scopes = (scope for scope in ast.walk(tree) if isinstance(scope, SCOPES))
+    return next((name for scope in scopes for name in _late(scope, shared)), None)
 
 
-def _late(scope: ast.AST) -> Iterator[str]:
+def _late(scope: ast.AST, shared: set[str]) -> Iterator[str]:
     parents = {id(child): parent for parent in _within(scope) for child in ast.iter_child_nodes(parent)}
     blocks = [node for node in _within(scope) if isinstance(node, BLOCKS)]
     for found in _within(scope):
@@ -92,11 +113,11 @@ def _late(scope: ast.AST) -> Iterator[str]:
             continue
         around = set(map(id, _ancestors(found, parents)))
         given = {argument.arg for argument in ast.walk(found.args) if isinstance(argument, ast.arg)}
-        reads = {n.id for n in ast.walk(found.body) if isinstance(n, ast.Name)} - given
+        reads = shared & {n.id for n in ast.walk(found.body) if isinstance(n, ast.Name)} - given
         for block in blocks:
-            is_in_it = id(block) in around
             comes_later = (block.lineno, block.col_offset) > (found.lineno, found.col_offset)
-            if comes_later or (is_in_it and not isinstance(block, ast.If)):
+            outlives = id(block) in around and not isinstance(block, ast.If) and _outlives(found, block, parents, scope)
+            if comes_later or outlives:
                 yield from sorted(reads & _stored(block))
 
 
@@ -106,9 +127,30 @@ def _is_kept(found: ast.Lambda, parents: dict[int, Any]) -> bool:
     if isinstance(parent, ast.keyword):
         parent = parents[id(parent)]
     if isinstance(parent, ast.Call):
-        called = parent.func
-        return getattr(called, "attr", getattr(called, "id", None)) in KEEPING
+        name = _name_of(parent)
+        if name in LAZY:
+            around = parents.get(id(parent))
+            return not (isinstance(around, ast.Call) and _name_of(around) in TAKES_ALL)
+        return name in KEEPING
     return isinstance(parent, KEEPS)
+
+
+def _name_of(call: ast.Call) -> Any:
+    return getattr(call.func, "attr", getattr(call.func, "id", None))
+
+
+def _outlives(found: ast.Lambda, loop: Any, parents: dict[int, Any], scope: ast.AST) -> bool:
+    """Whether a lambda that is made in a loop may be called after it: not where only its name holds it, which is read
+    in the loop alone.
+    """
+    parent = parents[id(found)]
+    if not isinstance(parent, (ast.Assign, ast.NamedExpr)):
+        return True
+    targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    loads = {n.id for n in _within(scope) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+             and not loop.lineno <= n.lineno <= loop.end_lineno}  # fmt: skip
+    return len(names) < len(targets) or bool(names & loads)
 
 
 def _ancestors(node: ast.AST, parents: dict[int, Any]) -> Iterator[Any]:
@@ -118,7 +160,10 @@ def _ancestors(node: ast.AST, parents: dict[int, Any]) -> Iterator[Any]:
 
 
 def _stored(block: ast.AST) -> set[str]:
-    return {n.id for n in _within(block) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own = {id(n) for part in _within(block) if isinstance(part, COMPREHENSIONS) for g in part.generators
+           for n in ast.walk(g.target)}  # fmt: skip
+    return {n.id for n in _within(block) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            and id(n) not in own}  # fmt: skip
 
 
 def _within(scope: ast.AST) -> Iterator[Any]:

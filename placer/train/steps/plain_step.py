@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.trace.eager.array_changes import watched_array_changes
-from placer.trace.eager.branches import watched_branches
+from placer.trace.eager.branches import watched_branches, watched_loops
 from placer.trace.eager.gradients import watched_gradients
 from placer.trace.eager.keras_functions import watched_keras
 from placer.trace.eager.lasting import no_new_variables, watched_losses
@@ -25,7 +25,7 @@ from placer.trace.python.streams import GlobalStreams
 
 Watch = Callable[[Callable[[str], None]], AbstractContextManager[None]]
 WATCHES: tuple[Watch, ...] = (
-    watched_shapes, watched_values, watched_branches, watched_gradients, watched_losses, watched_keras,
+    watched_shapes, watched_values, watched_branches, watched_loops, watched_gradients, watched_losses, watched_keras,
     no_new_variables,
 )  # fmt: skip
 Types = Mapping[int, type]

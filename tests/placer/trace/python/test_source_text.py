@@ -88,9 +88,38 @@ def test_a_name_that_a_lambda_reads_later_is_found(function):
     assert late_name(function.__code__) == "rate"
 
 
-@pytest.mark.parametrize("function", [used_at_once, set_before, its_own_name, by_default, a_function])
+def name_of_its_own_comprehension(x):
+    reg = lambda: [w * x for w in (1, 2)]  # noqa: E731
+    for w in (3, 4):
+        x = w
+    return reg()
+
+
+def named_and_used_in_the_loop(x):
+    total = 0
+    for rate in (1, 2):
+        scaled = lambda: rate * x  # noqa: B023, E731
+        total += scaled()
+    return total
+
+
+def taken_at_once(x):
+    out = []
+    for rate in (1, 2):
+        out += list(map(lambda item: rate * item, x))  # noqa: C417
+    return out
+
+
+@pytest.mark.parametrize(
+    "function",
+    [used_at_once, set_before, its_own_name, by_default, a_function, named_and_used_in_the_loop, taken_at_once],
+)
 def test_a_name_that_is_the_same_either_way_is_not(function):
     assert late_name(function.__code__) is None
+
+
+def test_what_a_comprehension_in_a_lambda_binds_is_its_own():
+    assert late_name(name_of_its_own_comprehension.__code__) == "x"  # and not w
 
 
 @pytest.fixture
@@ -108,6 +137,7 @@ def module(tmp_path):
     [
         ("0.1", "0.1", False), ("0.1", "0.01", True), ("return 1\n", "return 1  # one\n", False),
         ("def rate", "\ndef rate", True), ("return 0.1", "return (", True),
+        ("return 1\n", 'return "\\d" is 1\n', False),
     ],
 )  # fmt: skip
 def test_a_function_whose_file_has_another_text_of_it_since_is_found(module, old, new, edited):
@@ -124,7 +154,7 @@ def test_what_is_converted_already_is_not_read_again(module):
     path.write_text(path.read_text().replace("0.1", "0.01"))
     assert "users.py" in misread(found.rate)
     path.write_text(path.read_text().replace("0.01", "0.1"))
-    tf.function(found.rate).get_concrete_function()
+    tf.function(lambda: found.rate()).get_concrete_function()
     path.write_text(path.read_text().replace("0.1", "0.01"))
     assert misread(found.rate) is None
 

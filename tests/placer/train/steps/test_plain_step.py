@@ -649,9 +649,58 @@ def loops_by_a_float():
     return step, held, lambda i: None
 
 
+def halved_where_it_is_large(z):
+    if tf.reduce_max(z) > 1.0:
+        z = z / 2.0
+    return z
+
+
+def loops_by_tensorflow():
+    """With a body that AutoGraph converts, and a sum that begins with a float of Python's."""
+    held = weights()
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            _, z, total = tf.while_loop(
+                lambda i, z, total: i < 3,
+                lambda i, z, total: (i + 1, halved_where_it_is_large(z @ held[0]), total + tf.reduce_sum(z)),
+                (0, x, 0.0),
+            )
+            loss = tf.reduce_mean(tf.square(z @ held[1])) + 0.01 * total
+        for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
+            variable.assign_sub(0.01 * gradient)
+        return loss
+
+    return step, held, lambda i: None
+
+
+def flags_under_a_persistent_tape():
+    held = weights()
+
+    def step(x):
+        with tf.GradientTape(persistent=True) as tape:
+            loss, is_large = tf.reduce_mean(tf.square(x @ held[0] @ held[1])), False
+            if loss > 0.5:
+                is_large = True
+            if is_large:
+                loss = loss / 2.0
+        for variable in held:
+            variable.assign_sub(0.1 * tape.gradient(loss, variable))
+        return loss
+
+    return step, held, lambda i: None
+
+
+@pytest.mark.parametrize("make", [loops_by_tensorflow, flags_under_a_persistent_tape])
+def test_loops_and_flags_that_are_the_same_either_way_are_placed(two_cpus, live_hand, make):
+    found, hand = wrapped(live_hand, make)
+    assert close(found, alone(make))
+    assert hand.live.left_alone is None and hand.moves > 3
+
+
 UNSAFE = [
     (reads_late_by_a_lambda, "a lambda that reads `rate`"), (keeps_lambdas_of_a_loop, "a lambda that reads `rate`"),
-    (gets_a_value_from_keras, "get_value"), (loops_by_a_float, "gives tf.while_loop a float"),
+    (gets_a_value_from_keras, "get_value"), (loops_by_a_float, "counts with a float of Python's in tf.while_loop"),
     (passes_a_bool_of_a_branch_to_a_tf_function, "takes it into a tf.function"),
     (passes_a_length_to_a_tf_function, "takes it into a tf.function"),
     (kept_rows(lambda kept: np.shape(kept)[0]), "shape"),
