@@ -531,6 +531,13 @@ def untraceable():
     return lambda x: descend(held, x, 0.1 if x.numpy()[0, 0] > 0 else 0.01), held, lambda i: None
 
 
+def decay(variables, gradients):
+    """An update that tells a gradient of zeros from none."""
+    for variable, gradient in zip(variables, gradients, strict=True):
+        if gradient is not None:
+            variable.assign(0.9 * variable - 0.1 * gradient)
+
+
 def passes_an_int_to_a_tf_function(within=False):
     held = weights()
 
@@ -549,9 +556,7 @@ def passes_an_int_to_a_tf_function(within=False):
                     loss = tf.reduce_mean(tf.square(x @ held[0] @ held[1]))
             else:
                 loss = loss_of(x, count + 1)
-        for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
-            if gradient is not None:
-                variable.assign(0.9 * variable - 0.1 * gradient)
+        decay(held, tape.gradient(loss, held))
         return loss
 
     return step, held, lambda i: None
@@ -607,9 +612,7 @@ def passes_a_bool_of_a_branch_to_a_tf_function():
             hard = True
         with tf.GradientTape() as tape:
             loss = loss_of(x, hard)
-        for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
-            if gradient is not None:
-                variable.assign(0.9 * variable - 0.1 * gradient)
+        decay(held, tape.gradient(loss, held))
         return loss
 
     return step, held, lambda i: None
@@ -627,9 +630,7 @@ def passes_a_length_to_a_tf_function():
         count = len(tf.boolean_mask(x, x[:, 0] > 0.5))
         with tf.GradientTape() as tape:
             loss = loss_of(x, count)
-        for variable, gradient in zip(held, tape.gradient(loss, held), strict=True):
-            if gradient is not None:
-                variable.assign(0.9 * variable - 0.1 * gradient)
+        decay(held, tape.gradient(loss, held))
         return loss
 
     return step, held, lambda i: None
