@@ -15,7 +15,7 @@ ClickException: Any = next(kind for kind in typer.BadParameter.__mro__ if kind._
 def run_app(app: typer.Typer) -> int:
     """Run the command that was given: its exit code. A command without arguments that needs some shows its help.
 
-    Errors: BadInputError where typer refuses how it was called; what the command itself raises.
+    Raises BadInputError where typer refuses how it was called, and what the command itself raises.
     """
     try:
         code = app(standalone_mode=False)
@@ -23,11 +23,11 @@ def run_app(app: typer.Typer) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             return int(error.exit_code)
-        raise BadInputError(in_one_line(error)) from None
+        raise BadInputError(usage_line(error)) from None
     return code if isinstance(code, int) else 0
 
 
-def in_one_line(error: Any) -> str:
+def usage_line(error: Any) -> str:
     """What is wrong, in which command, and where help is; error: a ClickException."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "placer"

@@ -32,9 +32,9 @@ def page_lines(facts: Facts) -> list[str]:
     return [
         f"What the main job delivers on {facts['workers']} one-core worker processes, after at most "
         f"{facts['measurements']} measured mappings, against the best single worker: medians with the interquartile "
-        "range, stepped in turn at the end of the search. Up to five mappings were stepped and the fastest was chosen "
-        "by these steps, so part of a small gain may be luck; where it is the single device, the ratio is 1.00. Newer "
-        "code hands back the single device, too, where the fastest does not beat it by two standard errors.",
+        "range, stepped in turn at the end of the search. Up to five mappings were stepped, and what is handed back "
+        "was chosen by these steps, so part of a small gain may be luck; where it is the single device, the ratio is "
+        "1.00.",
         "",
         *_untouched_in_words(facts),
         "- *Predicted bound*: no mapping is predicted to be faster. It rests on the costs that the search profiled, so "

@@ -23,9 +23,10 @@ def headline(facts: Facts) -> str:
     worst, gap, against = _worst(facts), facts["gap_to_enumerated"], _all_against(facts)
     alone = geometric_mean(untouched_ratios(facts["by_model"]))
     return (
-        f"{geomean_in_words(ratios)} times as fast as the best single worker, {alone:.2f} times as TensorFlow alone; "
-        + ("" if worst is None else f"{worst:.3f} times as the best other searcher at the worst (wanted: 1), ")
-        + f"slower on {sum(ratio < 1 for ratio in against)} of {len(against)} networks"
+        f"{geomean_in_words(ratios)} times as fast as the best single worker, {alone:.2f} times as fast as TensorFlow "
+        "alone"
+        + ("" if worst is None else f"; at the worst {worst:.3f} times as fast as the best other searcher (wanted: 1)")
+        + f", slower on {sum(ratio < 1 for ratio in against)} of {len(against)}"
         + ("" if gap is None else f"; {gap:.1%} slower than the best of whole spaces")
     )
 

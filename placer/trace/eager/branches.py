@@ -33,6 +33,7 @@ from placer.trace.python.kinds import (
 
 WRAPPED_BY = "placer.train."  # modules whose frames call the user's step
 MOST_PLACES = 20_000  # that are compared around a branch
+# The names of constants that numbers of Python's become.
 MARKS = {float: NUMBER, int: COUNT, bool: COUNT}
 CONTAINERS = (dict, list, set, deque, bytearray, array.array)
 
@@ -87,11 +88,10 @@ def watched_loops(note: Callable[[str], None]) -> Iterator[None]:
     thread, loop = threading.get_ident(), tf.while_loop
 
     def while_loop(*args: Any, **kwargs: Any) -> Any:
-        given = inspect.signature(loop).bind(*args, **kwargs)
-        begin = tf.nest.flatten(given.arguments["loop_vars"])
-        if threading.get_ident() != thread or not any(type(leaf) is float for leaf in begin):
+        if threading.get_ident() != thread:
             return loop(*args, **kwargs)
-        body = given.arguments["body"]
+        given = inspect.signature(loop).bind(*args, **kwargs)
+        begin, body = tf.nest.flatten(given.arguments["loop_vars"]), given.arguments["body"]
 
         def watched(*variables: Any) -> Any:
             after = body(*variables)

@@ -8,7 +8,7 @@ may jump where it is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -31,6 +31,7 @@ SHORT = frozenset(kind.as_datatype_enum for kind in (tf.float16, tf.bfloat16))
 
 BACKWARD = "__backward_"  # in TensorFlow's names of functions for gradients
 COUNT = "placer_count"  # of what `int` and `len` give for a tensor, and of an int or bool that a branch gives
+TRACED_ANEW = "takes it into a tf.function, which TensorFlow would trace anew for each value"
 NUMBER = "placer_number"  # the name of a constant that a branch gives for a float of Python's
 
 
@@ -115,38 +116,41 @@ def count_in_a_call(graph_def: Any) -> str | None:
     None where none does. Eagerly TensorFlow traces that for each number anew, and follows its branches in Python. A
     cast makes a tensor of it in either case. Not followed: what a branch within a branch sets.
     """
-    set_in_branches = _taken(graph_def, _set_by(graph_def, COUNT))
-    captured = [([given.name for given in body.signature.input_arg], body) for body in graph_def.library.function]
-    for nodes, begin, given in (
-        (graph_def.node, set_in_branches, []),
-        *((body.node_def, [], names) for names, body in captured),
-    ):
-        named = (name for name in (*given, *(node.name for node in nodes)) if COUNT in name.rpartition("/")[2])
-        made = {*begin, *named}  # what a body captures keeps its name
-        known, grows = {node.name for node in nodes if node.op in CONSTANTS}, bool(made)
-        while grows:
-            grows = False
-            for node in nodes:
-                data = [source_of(text) for text in node.input if not text.startswith("^")]
-                if node.name in made or node.op == "Cast" or not made.intersection(data):
-                    continue
-                if node.op in CALLS:
-                    called_name = node.attr["f"].func.name
-                    if BACKWARD in called_name or tf_internals.WRAPPER in called_name:
-                        continue
-                    return (
-                        f"op {node.name} takes it into a tf.function, which TensorFlow would trace anew for each value"
-                    )
-                if made.union(known).issuperset(data):
-                    made.add(node.name)
-                    grows = True
+    whole = _into_a_call(graph_def.node, _taken(graph_def, _set_by(graph_def, COUNT)))
+    bodies = (
+        (body.node_def, [given.name for given in body.signature.input_arg]) for body in graph_def.library.function
+    )
+    # What a body captures keeps its name.
+    return whole or next(filter(None, (_into_a_call(nodes, filter(_is_count, names)) for nodes, names in bodies)), None)
+
+
+def _is_count(name: str) -> bool:
+    return COUNT in name.rpartition("/")[2]
+
+
+def _into_a_call(nodes: Sequence[Any], counts: Iterable[str]) -> str | None:
+    """counts: names of inputs and nodes that are some; so are nodes named so, and what is computed of counts alone."""
+    made = {*counts, *filter(_is_count, (node.name for node in nodes))}
+    known, grows = {node.name for node in nodes if node.op in CONSTANTS}, bool(made)
+    while grows:  # nodes of a function are in no order
+        grows = False
+        for node in nodes:
+            data = [source_of(text) for text in node.input if not text.startswith("^")]
+            if node.name in made or node.op == "Cast" or not made.intersection(data):
+                continue
+            if node.op in CALLS:
+                if not any(own in node.attr["f"].func.name for own in (BACKWARD, tf_internals.WRAPPER)):
+                    return f"op {node.name} {TRACED_ANEW}"
+            elif made.union(known).issuperset(data):
+                made.add(node.name)
+                grows = True
     return None
 
 
 def _within_call(node: Any, data: list[str], made: set[str], functions: Mapping[str, Any]) -> str | None:
     """A gradient goes on through functions that the step calls, and gives them no number."""
     if BACKWARD not in node.attr["f"].func.name:
-        return f"op {node.name} takes it into a tf.function, which TensorFlow would trace anew for each value"
+        return f"op {node.name} {TRACED_ANEW}"
     body = functions[node.attr["f"].func.name]
     given = [argument.name for argument, source in zip(body.signature.input_arg, data, strict=True) if source in made]
     return _misused(list(body.node_def), set(given), functions)

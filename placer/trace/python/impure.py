@@ -29,6 +29,7 @@ import tensorflow as tf
 
 from placer.trace.python.code import ITEM, Path, Paths, reads_of
 from placer.trace.python.kinds import EMPTY, STANDARD, UNCHANGING, answers_any_name, is_library
+from placer.trace.python.source_text import codes_within
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
 CALLS = frozenset(
@@ -117,21 +118,13 @@ def impurity(entered: Entered) -> str | None:
                 f"it catches exceptions{_named(paths)}{_place(entered)}, and what ops raise does not come by there "
                 "once the step is traced; decorate it with @tf.function if that is meant"
             )
-    exits = [code for code in _codes(entered.function.__code__) if code.co_name == "__exit__"]
+    exits = [code for code in codes_within(entered.function.__code__) if code.co_name == "__exit__"]
     if not all(map(_lets_go_on, exits)):
         return (
             f"it may catch exceptions{_place(entered)}, and what ops raise does not come by there once the step is "
             "traced; have `__exit__` return None, or decorate the step with @tf.function"
         )
     return None
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code, and that of what is defined in it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
 
 
 def _lets_go_on(code: CodeType) -> bool:

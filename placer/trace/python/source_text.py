@@ -71,7 +71,7 @@ def _codes_in(path: str, _time_ns: int, _size: int) -> frozenset[CodeType]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return frozenset(_codes(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)))
+            return frozenset(codes_within(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)))
     except (OSError, SyntaxError, ValueError):
         return frozenset()
 
@@ -82,11 +82,12 @@ def _began_s() -> float:
     return float(psutil.Process().create_time())
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes_within(code: CodeType) -> Iterator[CodeType]:
+    """A function's code, and that of what is defined in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _codes(constant)
+            yield from codes_within(constant)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -94,7 +95,7 @@ def late_name(code: CodeType) -> str | None:
     """A name that a lambda reads later than it is made, and that a branch or loop sets meanwhile; None where there is
     none. AutoGraph takes a lambda for used where it stands, and makes such a name the branch's own.
     """
-    shared = {name for inner in _codes(code) if inner.co_name == LAMBDA for name in inner.co_freevars}
+    shared = {name for inner in codes_within(code) if inner.co_name == LAMBDA for name in inner.co_freevars}
     if not shared:
         return None
     try:

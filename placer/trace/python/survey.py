@@ -375,7 +375,6 @@ class Survey:
         self._holder(held, sorted(names & held.keys()), f"{label}.")
         absent = names - held.keys()
         self.guard.check(lambda: held.keys().isdisjoint(absent))
-        self.tokens.append((label, frozenset(absent)))
 
     def _named(self, value: Any, label: str) -> None:
         """Of an object of TensorFlow's, what the user's code reads by name and cannot be TensorFlow's own: plain

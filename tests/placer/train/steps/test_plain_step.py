@@ -538,28 +538,52 @@ def decay(variables, gradients):
             variable.assign(0.9 * variable - 0.1 * gradient)
 
 
-def passes_an_int_to_a_tf_function(within=False):
-    held = weights()
+def into_a_tf_function(number, enough=lambda number: number):
+    """Makes a step whose second variable has a gradient where the number of a batch is enough."""
 
-    @tf.function
-    def loss_of(x, count):
-        loss = tf.reduce_mean(tf.square(x @ held[0]))
-        return loss + tf.reduce_mean(tf.square(held[1])) if count > 6 else loss
+    def make(within=False):
+        held = weights()
 
-    def step(x):
-        count = int(tf.reduce_sum(tf.cast(x > 0.0, tf.int32)))  # of some batches no gradient of held[1], which is kept
-        with tf.GradientTape() as tape:
-            if within:
-                if tf.reduce_max(x) > -100.0:
-                    loss = loss_of(x, count)
+        @tf.function
+        def loss_of(x, number):
+            loss = tf.reduce_mean(tf.square(x @ held[0]))
+            return loss + tf.reduce_mean(tf.square(held[1])) if enough(number) else loss
+
+        def step(x):
+            found = number(x)
+            with tf.GradientTape() as tape:
+                if within:
+                    if tf.reduce_max(x) > -100.0:
+                        loss = loss_of(x, found)
+                    else:
+                        loss = tf.reduce_mean(tf.square(x @ held[0] @ held[1]))
                 else:
-                    loss = tf.reduce_mean(tf.square(x @ held[0] @ held[1]))
-            else:
-                loss = loss_of(x, count + 1)
-        decay(held, tape.gradient(loss, held))
-        return loss
+                    loss = loss_of(x, found)
+            decay(held, tape.gradient(loss, held))
+            return loss
 
-    return step, held, lambda i: None
+        return step, held, lambda i: None
+
+    return make
+
+
+def an_int(x):
+    return int(tf.reduce_sum(tf.cast(x > 0.0, tf.int32)))
+
+
+def one_more(x):
+    return an_int(x) + 1
+
+
+def a_flag(x):
+    hard = False
+    if tf.reduce_max(x) > 1.5:
+        hard = True
+    return hard
+
+
+def a_length(x):
+    return len(tf.boolean_mask(x, x[:, 0] > 0.5))
 
 
 def reads_late_by_a_lambda():
@@ -596,44 +620,6 @@ def gets_a_value_from_keras():
         beta.assign(0.1 if i < 8 else 0.01)
 
     return lambda x: descend(held, x, tf.keras.backend.get_value(beta)), held, change
-
-
-def passes_a_bool_of_a_branch_to_a_tf_function():
-    held = weights()
-
-    @tf.function
-    def loss_of(x, hard):
-        loss = tf.reduce_mean(tf.square(x @ held[0]))
-        return loss + tf.reduce_mean(tf.square(held[1])) if hard else loss
-
-    def step(x):
-        hard = False
-        if tf.reduce_max(x) > 1.5:
-            hard = True
-        with tf.GradientTape() as tape:
-            loss = loss_of(x, hard)
-        decay(held, tape.gradient(loss, held))
-        return loss
-
-    return step, held, lambda i: None
-
-
-def passes_a_length_to_a_tf_function():
-    held = weights()
-
-    @tf.function
-    def loss_of(x, count):
-        loss = tf.reduce_mean(tf.square(x @ held[0]))
-        return loss + tf.reduce_mean(tf.square(held[1])) if count > 1 else loss
-
-    def step(x):
-        count = len(tf.boolean_mask(x, x[:, 0] > 0.5))
-        with tf.GradientTape() as tape:
-            loss = loss_of(x, count)
-        decay(held, tape.gradient(loss, held))
-        return loss
-
-    return step, held, lambda i: None
 
 
 def loops_by_a_float():
@@ -702,8 +688,8 @@ def test_loops_and_flags_that_are_the_same_either_way_are_placed(two_cpus, live_
 UNSAFE = [
     (reads_late_by_a_lambda, "a lambda that reads `rate`"), (keeps_lambdas_of_a_loop, "a lambda that reads `rate`"),
     (gets_a_value_from_keras, "get_value"), (loops_by_a_float, "counts with a float of Python's in tf.while_loop"),
-    (passes_a_bool_of_a_branch_to_a_tf_function, "takes it into a tf.function"),
-    (passes_a_length_to_a_tf_function, "takes it into a tf.function"),
+    (into_a_tf_function(a_flag), "takes it into a tf.function"),
+    (into_a_tf_function(a_length, lambda count: count > 1), "takes it into a tf.function"),
     (kept_rows(lambda kept: np.shape(kept)[0]), "shape"),
     (kept_rows(lambda kept: tf.keras.backend.int_shape(kept)[0]), "shape"),
     (counter, "`calls` (a nonlocal)"), (hidden_counter, "changes"), (draws, "rng.rand"), (draws_elsewhere, "Random"),
@@ -712,8 +698,9 @@ UNSAFE = [
     (checks, "raises where a value is bad"), (takes_a_float, "a float of a tensor in "),
     (takes_the_float_of_a_variable, "a float of a tensor in "),
     (takes_an_int, "an int of a tensor in of"), (takes_values_where_there_are_any, "(Tanh) for its value"),
-    (passes_an_int_to_a_tf_function, "takes it into a tf.function"),
-    (functools.partial(passes_an_int_to_a_tf_function, True), "takes it into a tf.function"),
+    (into_a_tf_function(one_more, lambda count: count > 7), "takes it into a tf.function"),
+    (functools.partial(into_a_tf_function(an_int, lambda count: count > 6),
+                       within=True), "takes it into a tf.function"),
     (takes_its_name_from_a_value, "it makes text of a tensor (Cast) in "),
     (prints_in_a_gradient, "print"), (notes_now_and_then, "changes `log[].append`"), (reads_a_file, "looks into files"),
     (kept_rows(lambda kept: kept.shape[0]), "shape"),
