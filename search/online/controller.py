@@ -44,7 +44,7 @@ __all__ = ["Controller", "OnlineSettings", "Steps", "Trial"]
 
 T = TypeVar("T")
 FEWER = "pad batches to a few lengths (tf.data's bucket_by_sequence_length), and pass what else changes as tensors."
-LOOK_S = 0.015  # seconds of steady steps of which only the last is looked at
+LOOK_S = 0.05  # seconds of steady steps of which only the last is looked at
 
 
 class Controller:
@@ -298,7 +298,14 @@ class Controller:
         ):
             probes = yield from self._meanwhile(self.live.background(self.live.load_probes))
             adaptation = Adaptation(
-                self.trials, self.planner, probes, self.settings, self.narrator.say, lambda: self.narrator.step
+                self.trials,
+                self.planner,
+                probes,
+                self.settings,
+                self.narrator.say,
+                lambda: self.narrator.step,
+                self._search.trial_s,
+                self.clock,
             )
             yield from adaptation.begin()
         while True:

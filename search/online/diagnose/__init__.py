@@ -1,1 +1,3 @@
-"""What changed: `change_detection` notices from step times, `slowdown_monitor` probes, `diagnosis` decides."""
+"""What changed: `change_detection` notices from step times, `slowdown_monitor` probes, `diagnosis` decides;
+`step_level` knows by how much since it was last acted on, `worth` whether acting may pay.
+"""

@@ -99,23 +99,44 @@ class Backoff:
     ready_step: int = 0
     paid_step: int | None = None
     pending: bool = False
+    put_off: int = 0  # how often in a row an alarm was not worth acting on
+    put_off_step: int = 0  # until when
 
     def alarmed(self, step: int) -> Backoff:
         """The load seems to have changed."""
         if self.paid_step is None:
             long_quiet = step >= self.ready_step + self.settings.most
-            return replace(Backoff(self.settings) if long_quiet else self, pending=True)
-        judged = self.missed(step) if step < self.paid_step else Backoff(self.settings)
-        return replace(judged, pending=True)
+            judged = Backoff(self.settings) if long_quiet else self
+        else:
+            judged = self.missed(step) if step < self.paid_step else Backoff(self.settings)
+        return replace(judged, pending=True, put_off=0, put_off_step=0)
+
+    def at_once(self, step: int) -> Backoff:
+        """What was acted on goes on in the same direction: that is due now, whatever acting brought."""
+        return replace(self, pending=True, ready_step=step, put_off=0, put_off_step=0)
+
+    def postponed(self, step: int, *, pending: bool) -> Backoff:
+        """An alarm was not worth acting on. The next one is due at once; this one, if it is still `pending`, after a
+        wait that doubles.
+        """
+        return replace(self, pending=pending, put_off=self.put_off + 1, put_off_step=step + self._wait(self.put_off))
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether there is an alarm to act on that was not put off."""
+        return self.pending and not self.put_off
 
     def due(self, step: int) -> bool:
         """Whether there is an alarm to act on, and the wait is over."""
-        return self.pending and step >= self.ready_step
+        return self.pending and step >= max(self.ready_step, self.put_off_step)
+
+    def _wait(self, times: int) -> int:
+        wait: int = min(self.settings.most, self.settings.first * 2 ** min(times, 60))
+        return wait
 
     def missed(self, step: int) -> Backoff:
         """Acting brought nothing: no move, or one that did not help. Doubles the next wait."""
-        wait = min(self.settings.most, self.settings.first * 2 ** min(self.misses, 60))
-        return Backoff(self.settings, self.misses + 1, step + wait)
+        return Backoff(self.settings, self.misses + 1, step + self._wait(self.misses))
 
     def moved(self, step: int, pays_back_steps: int) -> Backoff:
         """Acting led to a move that pays back after `pays_back_steps`."""

@@ -10,7 +10,8 @@ from placer.devices.load.load_reading import LoadReading, Pair
 from search.online.interfaces import Probes
 
 T = TypeVar("T")
-SHARE = 0.03  # of the training's time
+SHARE = 0.01  # of the training's time
+SLOWED_SHARE = 0.3  # of the time that a slowdown costs about which nothing was done yet
 CREDIT_S = 1.0  # that may be spent at once, after a quiet time
 RENEWED_S = 60.0  # of training, after which a clear change renews the credit once more
 
@@ -19,7 +20,8 @@ class MeteredProbes:
     """Probes that pay for themselves: each second of steps allows SHARE seconds of probing, CREDIT_S at most at once.
 
     A probe takes milliseconds and the training waits for it, so a training with steps of a millisecond would otherwise
-    spend most of its time on probes where a device stays slow. The same holds for adaptations that bring nothing.
+    spend most of its time on probes where a device stays slow. The same holds for adaptations that bring nothing. While
+    steps are slowed, more is allowed, because there is more to gain: a share of what the slowdown costs.
     """
 
     def __init__(self, probes: Probes, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -33,9 +35,10 @@ class MeteredProbes:
         """Use others from now on; what was spent stays spent."""
         self._probes = probes
 
-    def stepped(self, step_s: float) -> None:
-        """The training took a step."""
-        self._free_s = min(CREDIT_S, self._free_s + SHARE * step_s)
+    def stepped(self, step_s: float, slowed: float = 1.0) -> None:
+        """The training took a step. slowed: how many times as long as before a slowdown that is still there."""
+        share = SHARE + SLOWED_SHARE * max(0.0, 1.0 - 1.0 / slowed)
+        self._free_s = min(CREDIT_S, self._free_s + share * step_s)
         self._trained_s += step_s
 
     @property

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from placer.devices.load.load_reading import LoadReading, Slowdown
 from search.online.diagnose.diagnosis import LEAST, Diagnosis, diagnose
+from search.online.diagnose.step_level import CLEAR, is_clear
+from search.online.diagnose.worth import SAME
 from search.online.interfaces import Probes
 
 K = TypeVar("K")
 QUIET = 5  # readings that the baseline is the median of
 FAINT = 1.06  # a change of pace that counts where steps say that something changed: short probes understate a load
 LINK_LEAST = 1.5  # the probes of links are noisy
-SAME = 1.05  # a change of step times that may be noise
-CLEAR = 1.15  # a change of step times that is no noise
 EASED = 0.4  # share of a slowdown that may be left when the load is said to have gone
 
 
@@ -23,6 +23,18 @@ class ActedOn(NamedTuple):
 
     reading: LoadReading
     devices: Mapping[str, float]
+
+
+class _Worst(NamedTuple):
+    """A device or a link. probe: gives its seconds now. factor: how many times slower it is than in the baseline.
+    least: a factor from which on a change of its probes is one.
+    """
+
+    probe: Callable[[], float]
+    factor: float
+    baseline_s: float
+    acted_on_s: float
+    least: float
 
 
 class SlowdownMonitor:
@@ -101,26 +113,32 @@ class SlowdownMonitor:
         """Whether the device that slowed most, or else the link, is near its old pace: two probes of it must agree.
         What probes never saw, they cannot see go, either.
         """
+        worst = self._worst()
+        return worst is not None and all(worst.probe() < _eased_s(worst.factor, worst.baseline_s) for _ in range(2))
+
+    def has_grown(self) -> bool:
+        """The same, whether it is clearly slower than when it was acted on."""
+        worst = self._worst()
+        return worst is not None and all(worst.probe() > worst.least * worst.acted_on_s for _ in range(2))
+
+    def _worst(self) -> _Worst | None:
+        """What slowed most of what probes see, a device rather than a link."""
         devices, links = {} if self._is_felt else _slower(self.load.devices), _slower(self.load.links)
+        base, acted_on, probes = self.baseline, self.acted_on.reading, self._probes
         if devices:
             name = max(devices, key=devices.__getitem__)
-            limit_s = _eased_s(devices[name], self.baseline.device_s[name])
-            return all(self._probes.device(name) < limit_s for _ in range(2))
+            seconds = base.device_s[name], acted_on.device_s[name]
+            return _Worst(lambda: probes.device(name), devices[name], *seconds, LEAST)
         if links:
             pair = max(links, key=links.__getitem__)
-            limit_s = _eased_s(links[pair], self.baseline.link_s[pair])
-            return all(self._probes.link(pair) < limit_s for _ in range(2))
-        return False
+            seconds = base.link_s[pair], acted_on.link_s[pair]
+            return _Worst(lambda: probes.link(pair), links[pair], *seconds, LINK_LEAST)
+        return None
 
     def _seen(self, readings: Sequence[LoadReading]) -> Slowdown:
         """What is slower or faster than in the baseline, by these readings."""
         against = LoadReading.middle(readings).against(self.baseline)
         return Slowdown(_beyond(against.devices, LEAST), _beyond(against.links, LINK_LEAST))
-
-
-def is_clear(step_ratio: float) -> bool:
-    """Whether step times changed by more than noise."""
-    return not 1 / CLEAR < step_ratio < CLEAR
 
 
 def _slower(factors: Mapping[K, float]) -> dict[K, float]:

@@ -7,37 +7,34 @@ steps  ~~~~~~~~~~|‾‾‾‾‾‾‾|‾‾‾‾‾‾‾‾|‾‾‾‾‾
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from statistics import median
 
 from placer.devices.load.load_reading import LoadReading
 from placer.figures import ms
-from placer.result import Measured
 from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.diagnose.change_detection import Change, ChangeTest
 from search.online.diagnose.diagnosis import Backoff, BackoffSettings, Diagnosis
 from search.online.diagnose.probe_budget import MeteredProbes
-from search.online.diagnose.slowdown_monitor import SlowdownMonitor, is_clear
-from search.online.interfaces import Answer, Probes, Steps
+from search.online.diagnose.slowdown_monitor import SlowdownMonitor
+from search.online.diagnose.step_level import StepLevel, is_clear
+from search.online.diagnose.worth import LookCost
+from search.online.interfaces import Probes, Steps
+from search.online.phases.look import Look
 from search.online.phases.refinement import Refinement
 from search.online.phases.single_devices import SingleDevices
+from search.online.phases.untouched_looks import UntouchedLooks
 from search.online.planners import Planners
-from search.online.replan.proposal import LEAST_PREDICTED, Proposal, below
 from search.online.settings import OnlineSettings
 from search.online.trials.trials import Say, Trials
 
 READINGS = 3  # that say what slowed, a step apart
-ROUNDS = 3  # at most, of an adaptation
-REST = 12  # steps that nothing disturbs, after the first move
 LATEST = 5  # steps that say how long one takes now
-HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
-LONG = 500  # steps after which the baseline is renewed, and the untouched step is looked at again
-MOST_WAIT = 4 * LONG
-DRIFT = BackoffSettings(first=80, most=MOST_WAIT)  # steps between looks at a drift that find nothing
-CLEAR_GAIN = 0.15  # needs no second look
+LONG = 500  # steps after which the baseline is renewed
+DRIFT = BackoffSettings(first=80, most=2000)  # steps between looks at a drift that find nothing
 MOST_LOOKS = 1000  # after which an alarm does not count back any further
 
 
@@ -55,31 +52,32 @@ class Adaptation:
         settings: OnlineSettings,
         say: Say,
         step: Callable[[], int],
+        trial_s: float,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """step: how many calls there were."""
+        """step: how many calls there were. trial_s: seconds that a trial cost in the search. clock: seconds."""
         self.trials, self.planner, self.settings, self.say = trials, planner, settings, say
-        self.probes = MeteredProbes(probes)
+        self.probes = MeteredProbes(probes, clock)
         self._test = ChangeTest()
         self._backoff = Backoff()
         self._overlaps = False  # whether the steps that the test knows were timed without waiting for GPUs
-        self._ratio = 1.0  # of step times since the last adaptation
-        self._unsolved = 1.0  # the same, of those before that changed nothing
+        self._level = StepLevel()
+        self._cost = LookCost(trial_s)
         self._step = step
         self._looked_at = deque([step()], maxlen=MOST_LOOKS)  # steps, of which some may be one in several
-        self._wait = LONG  # steps until the next look at the untouched step, where that is the favourite
-        self._look_step = 0
+        self._untouched_looks = UntouchedLooks(trials, settings)
         self._refinement = Refinement(trials, planner, settings, step)
         self._drift = Backoff(DRIFT)  # when to look again at what makes steps drift
         self._returning = False
-        self._asked: list[tuple[Placed, Future[float]]] = []
         self._single_devices = SingleDevices(trials)
-        self._predicted: dict[Placed, float] = {}  # seconds of a step of what was built, under the load of now
+        self._look = Look(trials, planner, settings)
 
     def begin(self) -> Steps[None]:
         """Learn what is normal."""
         self.monitor = SlowdownMonitor(self.probes, (yield from self._readings()))
         self.trials.step_s.setdefault(self.trials.mode, median(self.trials.latest_s))
         self._single_devices.learn()
+        self._level.solved(self.trials.latest_s)
         self._learn()
 
     def watch(self, step_s: float) -> Steps[None]:
@@ -90,7 +88,7 @@ class Adaptation:
             self._test.restart()
             self.trials.go_on_with(self.trials.mode, [step_s])
         change = self._test.add(step_s)
-        self.probes.stepped(step_s * (step - self._looked_at[-1]))
+        self.probes.stepped(step_s * (step - self._looked_at[-1]), self._level.unsolved)
         self._looked_at.append(step)
         if change is not None:
             self._alarm(change)
@@ -108,15 +106,15 @@ class Adaptation:
                 self.probes.pay(self.trials.lost_s - lost_s)
         elif self._refinement.is_answered:
             yield from self._look_again()
-        elif self._refinement.is_due and self._is_loaded and not self._backoff.pending and self.probes.may_spend:
+        elif self._refinement.is_due and self._is_loaded and not self._backoff.is_urgent and self.probes.may_spend:
             yield from self._ask_again()
-        elif step >= self._look_step and self._may_return and self.trials.favourite is UNTOUCHED:
+        elif self._may_return and self._untouched_looks.is_due(step):
             yield from self._look_at_untouched()
 
     def _alarm(self, change: Change) -> None:
         before = self._looked_at[max(0, len(self._looked_at) - 1 - change.steps)]
         steps = max(change.steps, self._looked_at[-1] - before)
-        self._ratio *= change.ratio
+        self._level.changed(change.ratio)
         if is_clear(change.ratio):
             self.probes.renew()
         self._gone_or_alarmed(not change.slower)
@@ -141,24 +139,14 @@ class Adaptation:
         return favourite is not self.trials.mode and (favourite is UNTOUCHED or favourite in self.trials.current)
 
     def _look_at_untouched(self) -> Steps[None]:
-        """That a load has left this process's cores may go unnoticed where the incumbent's devices are others. Looks
-        that bring nothing are further and further apart.
-        """
-        trials, mode = self.trials, self.trials.mode
-        yield from trials.try_out(UNTOUCHED, self.settings.quick)
-        if trials.mode is mode and trials.known_s(UNTOUCHED) < trials.known_s(mode):
-            yield from trials.race([mode, UNTOUCHED], self.settings.quick)
-        if trials.mode is not mode:
-            self._unsolved = self._ratio = 1.0
-            self._wait = LONG
-        else:
-            self._wait = min(2 * self._wait, MOST_WAIT)
-        self._look_step = self._step() + self._wait
+        if (yield from self._untouched_looks.look()):
+            self._level.solved(self.trials.latest_s)
+        self._untouched_looks.later(self._step())
         self._learn()
 
     def _probe(self) -> None:
         """Check whether a load has gone; while there is none, learn what is normal."""
-        if self._backoff.pending:
+        if self._backoff.is_urgent:
             return
         is_placed = isinstance(self.trials.mode, Placed)
         if is_placed and is_clear(self._test.drift) and self._step() >= self._drift.ready_step:
@@ -166,8 +154,24 @@ class Adaptation:
         elif self.monitor.is_slow:
             if self.monitor.has_eased():
                 self._gone_or_alarmed(True)
+            elif is_placed:
+                self._look_at_growth()
         elif not self.monitor.is_sure or self._step() % LONG == 0:
             self.monitor.calm()
+
+    def _look_at_growth(self) -> None:
+        """A load that grows further makes the mapping that was found for it a stopover: steps show it soonest, and
+        probes that it is this load.
+        """
+        trials = self.trials
+        if len(trials.latest_s) < LATEST:
+            return
+        ratio = median(list(trials.latest_s)[-LATEST:]) / trials.known_s(trials.mode)
+        if ratio > 1 and is_clear(ratio) and self.monitor.has_grown():
+            self._level.changed(ratio)
+            self.monitor.alarmed()
+            self.say("alarm", f"the load grows: steps have come to take {ratio:.2f}x as long.", ratio=ratio)
+            self._backoff = self._backoff.at_once(self._step())
 
     def _look_at_drift(self, drift: float) -> None:
         """Steps drift slowly where a load grows, and where the whole machine slows: probes tell one from the other.
@@ -175,7 +179,7 @@ class Adaptation:
         """
         found = self.monitor.diagnose([self.monitor.take()], 1.0)
         if found.may_gain and found.has_eased == (drift < 1):
-            self._ratio *= drift
+            self._level.changed(drift)
             self.monitor.alarmed()
             self.say("alarm", f"steps have come to take {drift:.2f}x as long, {found.why}.", ratio=drift)
             self._gone_or_alarmed(drift < 1)
@@ -192,28 +196,39 @@ class Adaptation:
 
     def _adapt(self) -> Steps[None]:
         """Find out what slowed, and whether another mapping is worth moving to."""
-        self._returning = False
-        self._refinement.drop()
-        ratio, self._ratio = self._ratio, 1.0
-        self._unsolved *= ratio if is_clear(ratio) else 1.0
-        readings, is_placed = (yield from self._readings()), isinstance(self.trials.mode, Placed)
-        found = self._diagnosed(readings, self._unsolved if self._is_unsolved else ratio)
-        self.trials.renew(list(self.trials.latest_s)[-LATEST:])
-        if found.kind == "nothing" and self._is_unsolved and is_placed and not self.settings.dry_run:
-            names, known = self.monitor.baseline.device_s, self.monitor.acted_on.devices
-            found = yield from self._single_devices.diagnose(names, known, self._unsolved)
-        if not found.may_gain and (is_placed or not self._is_unsolved):
-            self._nothing_to_gain(found, readings)
+        returning, self._returning = self._returning, False
+        if not returning and self._level.has_passed(self.trials.latest_s):
+            self._level.solved(self.trials.latest_s)
+            self._backoff = self._backoff.postponed(self._step(), pending=False)
             return
+        self._refinement.drop()
+        ratio = self._level.looked_at()
+        readings, is_placed = (yield from self._readings()), isinstance(self.trials.mode, Placed)
+        found = self._diagnosed(readings, ratio)
+        self.trials.renew(list(self.trials.latest_s)[-LATEST:])
+        if found.kind == "nothing" and self._level.is_unsolved and is_placed and not self.settings.dry_run:
+            names, known = self.monitor.baseline.device_s, self.monitor.acted_on.devices
+            found = yield from self._single_devices.diagnose(names, known, self._level.unsolved)
+        if not found.may_gain and (is_placed or not self._level.is_unsolved):
+            self._nothing_to_gain(found, readings)
+        elif not self._may_pay(found, ratio):
+            self._postpone(f"{found.why}; a look at other mappings would cost more than it may gain")
+        else:
+            yield from self._act_on(found, readings)
+
+    def _act_on(self, found: Diagnosis, readings: Sequence[LoadReading]) -> Steps[None]:
+        """Look at other mappings, or say what would be looked at."""
         before = self.monitor.acted_on
         self.monitor.act_on(readings, found)
         if self.settings.dry_run:
             yield from self._only_say(found)
-        else:
-            lost_s = self.trials.lost_s
-            if not (yield from self._place_anew(found)):
-                self.monitor.acted_on = before
-            self._refinement.begin_anew(self.trials.lost_s - lost_s)
+            return
+        lost_s = self.trials.lost_s
+        if not (yield from self._place_anew(found)):
+            self.monitor.acted_on = before
+        cost_s = self.trials.lost_s - lost_s
+        self._refinement.begin_anew(cost_s)
+        self._cost.took(cost_s)
 
     def _diagnosed(self, readings: Sequence[LoadReading], ratio: float) -> Diagnosis:
         """What changed. The untouched step need not run on the devices, so its pace says nothing of theirs: each clear
@@ -225,10 +240,14 @@ class Adaptation:
         said = f"untouched steps take {ratio:.2f}x as long"
         return replace(found, why=said if found.kind == "nothing" else f"{said}, {found.why}")
 
-    @property
-    def _is_unsolved(self) -> bool:
-        """Whether steps have clearly changed, and nothing was done about it."""
-        return is_clear(self._unsolved)
+    def _may_pay(self, found: Diagnosis, ratio: float) -> bool:
+        """Whether to look at mappings. To go back to one that is built costs little, and what slows the untouched step
+        may be no load on a device.
+        """
+        mode = self.trials.mode
+        if (found.has_eased and self._may_return) or not isinstance(mode, Placed):
+            return True
+        return self._cost.may_pay(found, ratio, self.trials.known_s(mode), self.settings.horizon)
 
     @property
     def _is_loaded(self) -> bool:
@@ -252,8 +271,10 @@ class Adaptation:
     def _nothing_to_gain(self, found: Diagnosis, readings: list[LoadReading]) -> None:
         if found.kind == "alike":
             self.monitor.take_for_usual(readings)
-            self._unsolved = 1.0
-        self._stay(found.why)
+            self._level.solved(self.trials.latest_s)
+            self._postpone(found.why)
+        else:
+            self._stay(found.why)
 
     def _readings(self) -> Steps[list[LoadReading]]:
         readings = [self.probes.take()]
@@ -263,89 +284,10 @@ class Adaptation:
         return readings
 
     def _place_anew(self, found: Diagnosis) -> Steps[bool]:
-        """Look at what was built before and what is proposed first, then at what is predicted to be better still;
-        returns whether it moved. Tries less than a search would, because the load may go meanwhile.
-        """
+        """Look for a mapping under the load of now; returns whether it moved."""
         trials, before, spent_s, begin = self.trials, self.trials.mode, self.trials.lost_s, self._step()
-        trials.only_incumbent()
-        asked, quick = self._ask(trials.known_s(before)), self.settings.quick
-        if found.has_eased and self._may_return and trials.favourite is not None:
-            yield from trials.try_out(trials.favourite, quick)
-        if asked:
-            proposals = yield from trials.meanwhile(asked.pop(0))
-            if not isinstance(before, Placed):  # it is no measure of how far predictions are off now
-                proposals = below(trials.known_s(before) / self.settings.optimism, proposals)
-            yield from trials.enter(proposals, quick)
-        yield from self._look_at_known()
-        if asked:
-            yield from self._look_at_more(asked.pop(0))
-        yield from trials.race_near(trials.built, self.settings.quick)
-        yield from self._compare(before)
+        yield from self._look.run(self.monitor.load, returns=found.has_eased and self._may_return)
         return self._conclude(found, before, trials.lost_s - spent_s, begin)
-
-    def _look_at_more(self, asked: Answer[list[Proposal]]) -> Steps[None]:
-        """Look at what was proposed before the first was measured, then at new proposals as long as they help."""
-        trials, settings = self.trials, self.settings
-        mode = trials.mode
-        bar_s = trials.known_s(mode)
-        if isinstance(mode, Placed):  # predicted at the same time, so both err alike
-            bar_s = (1 - LEAST_PREDICTED) * min(bar_s, trials.predicted_s(mode))
-        yield from trials.rest(REST)  # each build and look slows several steps; let the training profit first
-        yield from trials.enter(below(bar_s, (yield from trials.meanwhile(asked))), settings.quick)
-        for _ in range(ROUNDS):
-            mode, known_s = trials.mode, trials.known_s(trials.mode)
-            proposals = yield from trials.meanwhile(self.planner.propose(settings.replan, settings.replan_s))
-            yield from trials.enter(below(known_s / settings.optimism, proposals)[:1], settings.quick)
-            if trials.mode is mode:
-                break
-
-    def _ask(self, now_s: float) -> list[Answer[list[Proposal]]]:
-        """Tell the planner the load and what the incumbent takes under it, which says more than probes. Ask for one
-        mapping quickly and then for more, unless there is no load and a mapping found without one runs.
-        """
-        load, settings = self.monitor.load, self.settings
-        self.planner.slowed(load.devices, load.links)
-        if not load.devices and not load.links and isinstance(self.trials.mode, Placed):
-            self._predict()
-            return []
-        if isinstance(self.trials.mode, Placed) and now_s < math.inf:
-            self.planner.tell(self.trials.mode.plan, [(self.trials.mode.devices, Measured(now_s))])
-        first = self.planner.propose(1, HASTE * settings.replan_s)
-        self._predict()
-        return [first, self.planner.propose(settings.replan, settings.replan_s)]
-
-    def _predict(self) -> None:
-        self._predicted = {}
-        self._asked = [(built, self.planner.predict(built.plan, built.devices)) for built in self.trials.current]
-
-    def _look_at_known(self) -> Steps[None]:
-        """Look at the best built before, if it is predicted to be better than the incumbent."""
-        best, best_s = yield from self._best_known()
-        if best is not None and best_s < (1 - LEAST_PREDICTED) * self.trials.known_s(self.trials.mode):
-            yield from self.trials.try_out(best, self.settings.quick)
-
-    def _best_known(self) -> Steps[tuple[Placed | None, float]]:
-        """The best built before the load changed, and its predicted seconds of a step now."""
-        while self._asked:
-            built, future = self._asked.pop()
-            self._predicted[built] = yield from self.trials.meanwhile(future)
-        new = [built for built in self._predicted if built not in self.trials.step_s]
-        best = min(new, key=self._predicted.__getitem__, default=None)
-        return best, math.inf if best is None else self._predicted[best]
-
-    def _compare(self, before: Mode) -> Steps[None]:
-        """Compare with the mode of before, unless the gain is clear, and with the single device predicted fastest and
-        the untouched step where these may be faster.
-        """
-        trials, quick = self.trials, self.settings.quick
-        if trials.mode is not before and trials.known_s(trials.mode) > (1 - CLEAR_GAIN) * trials.known_s(before):
-            yield from trials.race([before, trials.mode], quick)
-        single = min(trials.singles, key=lambda single: self._predicted.get(single, math.inf), default=None)
-        bar_s = math.inf if isinstance(trials.mode, Placed) else trials.known_s(trials.mode)
-        if single is not None and single not in trials.step_s and self._predicted.get(single, math.inf) <= bar_s:
-            yield from trials.try_out(single, quick)
-        if trials.untouched_competes and UNTOUCHED not in trials.step_s:
-            yield from trials.try_out(UNTOUCHED, quick)
 
     def _conclude(self, found: Diagnosis, before: Mode, cost_s: float, begin: int) -> bool:
         trials, now_s = self.trials, self.trials.known_s(self.trials.mode)
@@ -353,9 +295,9 @@ class Adaptation:
         moved = trials.mode is not before and gain_s > 0
         if moved:
             pays_back = max(1, math.ceil(cost_s / gain_s))
-            self._unsolved = 1.0
+            self._level.solved(self.trials.latest_s)
             self._backoff = self._backoff.moved(begin, pays_back)
-            self._look_step = self._step() + self._wait
+            self._untouched_looks.later(self._step())
             self._say_moved(found, cost_s, gain_s / trials.known_s(before), pays_back)
         else:
             self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s, 1)} a step: staying")
@@ -375,17 +317,17 @@ class Adaptation:
 
     def _only_say(self, found: Diagnosis) -> Steps[None]:
         """Only report what would be tried."""
-        asked = self._ask(self.trials.known_s(self.trials.mode))
-        best, best_s = yield from self._best_known()
-        hopes = [f"{self.trials.describe(best)}, built before, {ms(best_s, 1)} a step predicted"] if best else []
-        for future in asked[-1:]:
-            proposals = yield from self.trials.meanwhile(future)
-            hopes += [f"one of {p.searcher}, {ms(p.predicted_s, 1)} a step predicted" for p in proposals[:1]]
+        hopes = yield from self._look.hopes(self.monitor.load)
         self._stay(f"{found.why}; would try {' and '.join(hopes) or 'nothing else'}, but only watches")
 
     def _stay(self, why: str) -> None:
         """Change nothing; look again after a while if steps have clearly changed."""
         self._backoff = self._backoff.missed(self._step())
-        if self._is_unsolved:
+        if self._level.is_unsolved:
             self._backoff = self._backoff.alarmed(self._step())
+        self.say("stayed", f"{why}.")
+
+    def _postpone(self, why: str) -> None:
+        """The same, where no mapping was looked at."""
+        self._backoff = self._backoff.postponed(self._step(), pending=self._level.is_unsolved)
         self.say("stayed", f"{why}.")

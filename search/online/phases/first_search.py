@@ -25,7 +25,7 @@ class FirstSearch:
         self.plan, self.budget = plan, settings.budget
         self.trials, self.settings, self._narrator = trials, settings, narrator
         self._asks_all = settings.planned(plan).is_chosen
-        self._each_s = 0.0  # what a mapping costs that is tried
+        self.trial_s = 0.0  # what a mapping costs that is tried
         self._why_ended = ""
         self._rounds = 0
         self._misses = 0  # rounds that did not pay, since one that did
@@ -43,7 +43,7 @@ class FirstSearch:
             self._narrator.now(phase_names.MEASURING_SINGLES)
             singles = yield from self.trials.meanwhile(planner.singles())
             yield from self.trials.enter(singles, self.settings.thorough)
-            self._each_s = self.trials.lost_s / max(1, len(singles))
+            self.trial_s = self.trials.lost_s / max(1, len(singles))
         self._narrator.now(phase_names.SEARCHING)
         while not self._why_ended:
             self._why_ended = yield from self._round(planner)
@@ -68,7 +68,7 @@ class FirstSearch:
         if not made:
             return "" if self._asks_all else "nothing else is predicted to pay."
         spent_s = self.trials.lost_s - spent_s
-        self._each_s = spent_s / len(made)
+        self.trial_s = spent_s / len(made)
         paid = (before_s - self.trials.bar_s) * self.settings.horizon > spent_s
         self._misses = 0 if paid or self._asks_all else self._misses + 1
         return "the last mappings did not pay." if self._misses >= self.settings.patience else ""
@@ -76,7 +76,7 @@ class FirstSearch:
     def _may_pay(self, proposal: Proposal) -> bool:
         """Whether it would gain more within the horizon than recent trials cost, given how far predictions may err."""
         gain_s = self.trials.bar_s - self.settings.optimism * proposal.predicted_s
-        return gain_s * self.settings.horizon > self._each_s
+        return gain_s * self.settings.horizon > self.trial_s
 
     def _left(self) -> int:
         return self.budget - sum(1 for trial in self.trials.tried if trial.devices)

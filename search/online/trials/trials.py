@@ -97,7 +97,7 @@ class Trials:
 
         Raises what the future holds.
         """
-        usual_s = median(self.latest_s) if self.latest_s else math.inf
+        usual_s = median(self.latest_s) if self.latest_s else self.known_s(self.mode)
         while not future.done():
             self.lost_s += max(0.0, (yield self.mode) - usual_s)
         return future.result()

@@ -133,3 +133,22 @@ def test_a_flapping_neighbour_moves_little():
         if backoff.due(step):
             backoff, moves = backoff.moved(step, 40), moves + 1
     assert 3 <= moves <= 12
+
+
+def test_what_grows_on_is_due_at_once_whatever_was_tried() -> None:
+    backoff = Backoff().alarmed(100).missed(100).at_once(110)
+    assert backoff.due(110)
+    assert Backoff().alarmed(100).moved(100, 40).at_once(120).due(120)
+
+
+def test_what_was_put_off_waits_longer_each_time_and_the_next_alarm_does_not() -> None:
+    settings = BackoffSettings(first=10, most=30)
+    backoff, step = Backoff(settings).alarmed(0), 0
+    for wait in (10, 20, 30, 30):
+        backoff = backoff.postponed(step, pending=True)
+        assert not backoff.due(step + wait - 1) and backoff.due(step + wait)
+        step += wait
+    assert backoff.alarmed(step - 5).due(step - 5)
+    assert backoff.alarmed(step).postponed(step, pending=True).due(step + 10)
+    assert backoff.missed(step) == Backoff(settings, 1, step + 10)
+    assert not backoff.postponed(step, pending=False).due(10**6)

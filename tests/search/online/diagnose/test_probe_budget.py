@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placer.devices.load.load_reading import LoadReading, Pair
-from search.online.diagnose.probe_budget import CREDIT_S, RENEWED_S, SHARE, MeteredProbes
+from search.online.diagnose.probe_budget import CREDIT_S, RENEWED_S, SHARE, SLOWED_SHARE, MeteredProbes
 from tests.clock import Clock
 
 
@@ -54,6 +54,26 @@ def test_what_was_lost_in_vain_is_paid_by_steps() -> None:
         probes.stepped(1e-3)
         steps += 1
     assert steps == pytest.approx(0.3 / SHARE / 1e-3, rel=0.01)
+
+
+def test_a_slowdown_that_stays_allows_a_share_of_what_it_costs() -> None:
+    clock = Clock()
+    probes = MeteredProbes(SlowProbes(clock, 0.0), clock)
+    probes.pay(CREDIT_S + 0.3)
+    steps = 0
+    while not probes.may_spend:
+        probes.stepped(0.15, slowed=1.5)  # 0.1 s before, so each costs 0.05 s more
+        steps += 1
+    assert steps == pytest.approx(0.3 / (SHARE * 0.15 + SLOWED_SHARE * 0.05), abs=1)
+
+
+def test_faster_steps_allow_no_less_than_usual_ones() -> None:
+    clock = Clock()
+    usual, faster = (MeteredProbes(SlowProbes(clock, 0.0), clock) for _ in range(2))
+    for probes, slowed in ((usual, 1.0), (faster, 0.5)):
+        probes.pay(CREDIT_S + 1e-3)
+        probes.stepped(1e-3 / SHARE * 1.01, slowed)
+    assert usual.may_spend and faster.may_spend
 
 
 def test_a_clear_change_renews_the_credit_once_a_minute() -> None:

@@ -99,3 +99,28 @@ def test_a_device_of_which_nothing_is_known_is_the_slow_one_where_the_others_are
     monitor = loaded(probes)
     felt(monitor, math.nan)
     assert set(monitor.load.devices) == {"worker:1"} and monitor.load.devices["worker:1"] > 1.1
+
+
+@pytest.mark.parametrize(("factor", "grown"), [(2.0, False), (2.2, False), (2.4, True), (1.0, False)])
+def test_a_load_has_grown_where_its_device_is_clearly_slower_than_when_it_was_acted_on(
+    probes: Probes, factor: float, grown: bool
+) -> None:
+    probes.factors["worker:1"] = 2.0
+    monitor = loaded(probes)
+    probes.factors["worker:1"] = factor
+    assert monitor.has_grown() is grown
+
+
+def test_links_grow_too(probes: Probes) -> None:
+    probes.link_factor = 4.0
+    monitor = loaded(probes)
+    assert not monitor.has_grown()
+    probes.link_factor = 7.0
+    assert monitor.has_grown()
+
+
+def test_what_probes_do_not_see_cannot_be_seen_to_grow(probes: Probes) -> None:
+    monitor = SlowdownMonitor(probes, [Probes().take()] * 3)
+    felt(monitor, 2.0)
+    probes.factors["worker:1"] = 3.0
+    assert not monitor.has_grown()

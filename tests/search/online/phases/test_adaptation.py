@@ -94,6 +94,33 @@ def test_a_load_that_grows_slowly_is_followed(grown):
     assert np.median(shares) >= 0.93
 
 
+def test_where_a_load_grows_on_after_a_move_that_is_noticed_before_steps_settle():
+    """It is an alarm of its own, because the steps of the new mapping are too few to be compared with each other."""
+    grew, good = 0, []
+    for seed in range(12):
+        training = growing(seed, 2.0, 150)
+        whole = training.machine.step
+        training.steps(200)
+        grew += any("the load grows" in sentence for sentence in training.said("alarm"))
+        good.append(steps_until_good(training, whole, (2.0, 1.0), 200))
+    assert grew >= 3
+    assert np.median(good) <= 70
+
+
+def test_a_look_is_not_taken_where_it_would_cost_more_than_it_may_gain():
+    """A weak load is worth a look to steps of a tenth of a second, and not to those of ten milliseconds."""
+    tried = {}
+    for scale in (1.0, 0.1):
+        training, _ = settled(2, (1.25, 1.0), 10**6, scale=scale, probe_noise=0.02)
+        before = len(training.controller.tried)
+        training.steps(400)
+        tried[scale] = len(training.controller.tried) - before
+        put_off = ["would cost more than it may gain" in sentence for sentence in training.said("stayed")]
+        assert put_off and all(put_off) is (scale < 1) and any(put_off) is (scale < 1)
+        assert len(put_off) <= 6  # and it does not say so all the time
+    assert tried[1.0] > 0 and tried[0.1] == 0
+
+
 def test_what_a_look_in_vain_cost_does_not_hide_the_load_that_lands_next(monkeypatch):
     made = []
 

@@ -30,7 +30,7 @@ class FakeStep:
 class Machine:
     """A stage: what steps take, by the loads of the moment; loads: (first step, step after the last, factors).
 
-    hosts: the same of the cores that only the untouched step uses, with one factor.
+    hosts: the same of the cores that only the untouched step uses, with one factor. scale: of all step times.
 
     error: relative standard deviation of what mappings really take. noise: of a step's logarithm, `hang` of which is
     that of the step before. stragglers: share of steps that take three times as long.
@@ -39,12 +39,12 @@ class Machine:
     def __init__(
         self, seed=0, *, error=0.02, noise=0.04, hang=0.0, stragglers=0.01, drift=0.0, untouched_s=0.11,
         competes=False, loads=(), hosts=(), understated=0.6, probe_noise=0.08, disturbed=1.5, planner=TablePlanner,
-        overlap=1.0,
+        overlap=1.0, scale=1.0,
     ):  # fmt: skip
         self.rng, self.seed = np.random.default_rng(seed), seed
         self.clock, self.step, self.competes = Clock(), 0, competes
         self.error, self.noise, self.hang, self.stragglers, self.drift = error, noise, hang, stragglers, drift
-        self.untouched_s, self.loads, self.hosts = untouched_s, list(loads), list(hosts)
+        self.scale, self.untouched_s, self.loads, self.hosts = scale, scale * untouched_s, list(loads), list(hosts)
         self.links = []  # as loads, with one factor
         self.understated, self.probe_noise, self.disturbed = understated, probe_noise, disturbed
         self.thread = Line(self.clock)
@@ -168,7 +168,7 @@ class Machine:
         if devices not in self.factor_of:
             chance = np.random.default_rng([self.seed, hash(devices) % 2**32])
             self.factor_of[devices] = math.exp(chance.normal(0, self.error))
-        return makespan(devices, load) * self.factor_of[devices]
+        return self.scale * makespan(devices, load) * self.factor_of[devices]
 
     def best_s(self, load=CALM):
         """Of the fastest mapping that there is."""

@@ -56,7 +56,7 @@ class TablePlanner:
         return self._later("predict", 0.02, lambda: self._predicted_s(devices))
 
     def _predicted_s(self, devices):
-        return makespan(devices, self.load) * linked(devices, self.link)
+        return self.machine.scale * makespan(devices, self.load) * linked(devices, self.link)
 
     def slowed(self, device_factor, link_factor):
         return self._later("slowed", 0.05, lambda: self._slowed(device_factor, link_factor))
@@ -79,11 +79,13 @@ class TablePlanner:
 
     def _powers(self):
         """Probes understate a load by some power."""
-        return [tuple(round(f**power, 2) for f in self.probed) for power in np.arange(0.5, 4, 0.1)]
+        return [tuple(max(0.01, round(f**power, 2)) for f in self.probed) for power in np.arange(0.5, 4, 0.1)]
 
     def _misfit(self, load):
         known = [(d, r) for d, r in self.known.items() if isinstance(r, Measured)]
-        return sum(math.log(makespan(devices, load) / result.step_s) ** 2 for devices, result in known)
+        return sum(
+            math.log(self.machine.scale * makespan(devices, load) / result.step_s) ** 2 for devices, result in known
+        )
 
     def _proposed(self, count):
         new = [d for d in pool() if d not in self.known]

@@ -1,0 +1,63 @@
+"""How much longer steps take than when they were last as fast as could be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from statistics import median
+
+SETTLED = 16  # steps whose median is a level
+CLEAR = 1.15  # a change of step times that is no noise
+
+
+def is_clear(step_ratio: float) -> bool:
+    """Whether step times changed by more than noise."""
+    return not 1 / CLEAR < step_ratio < CLEAR
+
+
+class StepLevel:
+    """Compounds the changes of step times since a mapping was last found for them.
+
+    latest_s: wherever it is asked for, seconds of the incumbent's latest steps, the oldest first.
+    """
+
+    def __init__(self) -> None:
+        self._solved_s = math.nan  # seconds of a step when it was solved
+        self._new = 1.0  # ratio of step times since the last look
+        self._old = 1.0  # the same, of the clear changes before it, after which nothing was done
+
+    @property
+    def unsolved(self) -> float:
+        """How many times as long steps take as when they were last solved, by the clear changes until the last look."""
+        return self._old
+
+    @property
+    def is_unsolved(self) -> bool:
+        """Whether steps have clearly changed, and nothing was done about it."""
+        return is_clear(self._old)
+
+    def changed(self, ratio: float) -> None:
+        """Steps take so many times as long as before."""
+        self._new *= ratio
+
+    def looked_at(self) -> float:
+        """A look begins: how many times as long steps take now as when they were last solved."""
+        new, self._new = self._new, 1.0
+        self._old *= new if is_clear(new) else 1.0
+        return self._old if self.is_unsolved else new
+
+    def solved(self, latest_s: Collection[float]) -> None:
+        """Steps are as fast as can be."""
+        self._old = self._new = 1.0
+        if latest_s:
+            self._solved_s = _level_s(latest_s)
+
+    def has_passed(self, latest_s: Collection[float]) -> bool:
+        """Whether a change about which nothing was done has gone again by itself, and no other was noticed since."""
+        if self._new != 1.0 or not self.is_unsolved or len(latest_s) < SETTLED:
+            return False
+        return not is_clear(_level_s(latest_s) / self._solved_s)
+
+
+def _level_s(latest_s: Collection[float]) -> float:
+    return median(list(latest_s)[-SETTLED:])
