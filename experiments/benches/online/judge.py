@@ -12,6 +12,9 @@ from experiments.benches.online.neighbours import SHARE
 
 TOLERANCE = 1e-5  # relative, of a loss
 EVENTS = ("landed", "left")  # of a load
+# Until when a training has recovered: until it ran a mapping near the optimum, both timed side by side afterwards, or
+# until its steps took as long as the optimum was taken to take at the time, by the clock. Older records have only that.
+BY_MAPPING, BY_CLOCK = "mapping_steps", "steps"
 
 
 def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
@@ -27,6 +30,7 @@ def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
         "recovery_steps": _worst(recovered(loads, event) for event in EVENTS),
         "recovery_steps_landed": recovered(loads, "landed"),
         "recovery_steps_left": recovered(loads, "left"),
+        "recovery_steps_by_clock": _worst(recovered(loads, event, BY_CLOCK) for event in EVENTS),
         "nothing_to_recover": {event: sum(has_nothing_to_recover(row, event) for row in loads) for event in EVENTS},
         "vs_never": gained(loads, "vs_never"),
         "vs_anew": gained(loads, "vs_anew"),
@@ -79,18 +83,22 @@ def wrong(mine: Sequence[float], losses: Sequence[float], begin: int, end: int, 
     ]
 
 
-def recovered(loads: Sequence[Facts], event: str) -> float | None:
+def recovered(loads: Sequence[Facts], event: str, by: str = BY_MAPPING) -> float | None:
     """The median of the steps until recovery, over all loads after which there was something to recover; None without
     any, and where the median one never recovered. A part that failed never did.
     """
-    steps = [inf if s is None else float(s) for s in steps_to_recover(loads, event)]
+    steps = [inf if s is None else float(s) for s in steps_to_recover(loads, event, by)]
     middle = median(steps) if steps else inf
     return None if middle == inf else middle
 
 
-def steps_to_recover(loads: Sequence[Facts], event: str) -> list[int | None]:
+def steps_to_recover(loads: Sequence[Facts], event: str, by: str = BY_MAPPING) -> list[int | None]:
     """The steps until recovery, None for never, of each load after which there was something to recover."""
-    return [row[event]["steps"] if event in row else None for row in loads if not has_nothing_to_recover(row, event)]
+    return [
+        row[event].get(by, row[event][BY_CLOCK]) if event in row else None
+        for row in loads
+        if not has_nothing_to_recover(row, event)
+    ]
 
 
 def has_nothing_to_recover(row: Facts, event: str) -> bool:

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from math import sqrt
 from statistics import median
+from typing import NamedTuple
 
 from experiments.benches.bench import Facts
 from experiments.benches.online.neighbours import HORIZON, LOADS, SHARE, Place
@@ -16,12 +17,17 @@ from experiments.benches.online.training import Held, Training, raced, say
 from placer.devices.host.cores import usable_cores
 from placer.devices.workers.workers import share_cores
 from placer.graph.topology import Link
+from placer.train.steps.modes import MappedStep, Placed
 
 WINDOW = 5  # steps of a running median
 CALM = 40  # steps before the load lands
 EACH = 5  # steps of a mapping's turn in a race
+ROUNDS = 6  # of turns
 FIRST_S = 1.0  # of bare steps once a load landed or left, by when it is felt
 FIRST = 12  # bare steps after these, which show how fast the machine is
+
+Key = tuple[Sequence[int], Sequence[str]]
+"""The device of each op, and the order in which they run."""
 
 
 def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int = 150, seed: int = 0) -> Facts:
@@ -43,12 +49,10 @@ def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int
         with its.land(place):
             grown = _growing(training, its.grows_s)
             first_s = _first_s(before, training.clock)
-            landed = _watched(training, steps)
-            landed |= _compared(training, before, first_s, landed["took_s"], anew=True)
+            landed = _compared(training, before, first_s, _watched(training, steps), anew=True)
         first_s = _first_s(before, training.clock)
-        left = _watched(training, steps)
-        left |= _compared(training, before, first_s, left["took_s"], anew=False)
-        say(f"{load} on {model}: landed {landed['steps']}, left {left['steps']} steps")
+        left = _compared(training, before, first_s, _watched(training, steps), anew=False)
+        say(f"{load} on {model}: landed {landed['mapping_steps']}, left {left['mapping_steps']} steps")
         journal = [
             e.sentence for e in training.auto.journal.entries if e.step >= at and e.kind in ("alarm", "moved", "stayed")
         ]
@@ -92,34 +96,46 @@ def _first_s(held: Held, clock: Callable[[], float]) -> float:
     return median(held.step() for _ in range(FIRST))
 
 
-def _watched(training: Training, steps: int) -> Facts:
-    """The training's next steps, and what it decided meanwhile."""
+class Watched(NamedTuple):
+    """A training's steps in a row, and what it decided meanwhile. ran: the incumbent of each step."""
+
+    took_s: list[float]
+    ran: list[Placed]
+    alarms: int
+    moved_after: list[int]
+
+
+def _watched(training: Training, steps: int) -> Watched:
     at = training.auto.steps
-    took = [training.step() for _ in range(steps)]
-    return {
-        "took_s": took,
-        "alarms": len(training.said("alarm", at)),
-        "moved_after": [e.step - at for e in training.auto.journal.entries if e.kind == "moved" and e.step > at],
-    }
+    took_s, ran = [], []
+    for _ in range(steps):
+        ran.append(training.placed)
+        took_s.append(training.step())
+    moves = [e.step - at for e in training.auto.journal.entries if e.kind == "moved" and e.step > at]
+    return Watched(took_s, ran, len(training.said("alarm", at)), moves)
 
 
-def _compared(training: Training, before: Held, first_s: float, took: Sequence[float], *, anew: bool) -> Facts:
-    """Steps that the training took, held against the optimum: the best of where it ended up, of the mapping `before`,
-    and, if `anew`, of a profile and search from nothing under the present load.
+def _compared(training: Training, before: Held, first_s: float, watched: Watched, *, anew: bool) -> Facts:
+    """Steps that the training took, held against the optimum: the best of the mappings that it ran, of that from
+    `before`, and, if `anew`, of a profile and search from nothing under the present load.
 
     first_s: of a bare step of `before` just before these steps. The machine may have drifted since: `pace` is what that
-    is of its step in the race, and the optimum during the steps is taken to lie halfway between.
+    is of its step in the race, and by the clock the optimum during the steps is taken to lie halfway between.
     """
-    ended = training.hold_placed()
+    held = _all_held(training, before, watched.ran)
+    ended = held[_key(training.placed)]
     begin = training.clock()
     found = training.searched(seed=1)[:2] if anew else []
     search_s = training.clock() - begin
-    race = {held: median(s) for held, s in raced([ended, before, *found], rounds=4, each=EACH).items()}
+    race = {h: median(s) for h, s in raced([*dict.fromkeys([*held.values(), before, *found])], ROUNDS, EACH).items()}
     best = min(race, key=lambda held: race[held])
-    optimum_s = race[best]
-    pace = first_s / race[before]
+    optimum_s, pace, took_s = race[best], first_s / race[before], watched.took_s
     facts: Facts = {
-        "steps": steps_until(took, optimum_s * sqrt(pace)),
+        "took_s": took_s,
+        "alarms": watched.alarms,
+        "moved_after": watched.moved_after,
+        "mapping_steps": steps_until_mapping([race[held[_key(placed)]] for placed in watched.ran], optimum_s),
+        "steps": steps_until(took_s, optimum_s * sqrt(pace)),
         "first_s": first_s,
         "pace": pace,
         "optimum_s": optimum_s,
@@ -127,12 +143,25 @@ def _compared(training: Training, before: Held, first_s: float, took: Sequence[f
         "ended_s": race[ended],
         "ended_share": optimum_s / race[ended],
         "before_s": race[before],
-        "ended_on_before": ended.built.devices == before.built.devices,
+        "ended_on_before": ended is before,
     }
     if found:
         facts |= {"anew_s": race[found[0]], "search_s": search_s}
-        facts |= against(took, race[ended], race[before], race[found[0]], search_s)
+        facts |= against(took_s, race[ended], race[before], race[found[0]], search_s)
     return facts
+
+
+def _all_held(training: Training, before: Held, ran: Sequence[Placed]) -> dict[Key, Held]:
+    """Each mapping that ran, and that which runs now, built beside the training."""
+    held = {_key(before.built): before}
+    for placed in [*ran, training.placed]:
+        if _key(placed) not in held:
+            held[_key(placed)] = training.hold_again(placed)
+    return held
+
+
+def _key(step: MappedStep) -> Key:
+    return step.devices, step.order
 
 
 def against(took: Sequence[float], ended_s: float, before_s: float, anew_s: float, search_s: float) -> Facts:
@@ -143,6 +172,18 @@ def against(took: Sequence[float], ended_s: float, before_s: float, anew_s: floa
     """
     adapts_s = sum(took) + (HORIZON - len(took)) * ended_s
     return {"vs_never": adapts_s / (HORIZON * before_s), "vs_anew": adapts_s / (search_s + HORIZON * anew_s)}
+
+
+def steps_until_mapping(step_s: Sequence[float], optimum_s: float, share: float = SHARE) -> int | None:
+    """The number of steps until the mapping that runs, which takes `step_s` seconds beside the optimum, came within
+    `share` of the optimum's speed for good; None if it never did. Where the first one is, none.
+
+        step_s/optimum   1.6 1.6 1.0 1.6 1.6 1.0 1.0 1.0    -> 5
+    """
+    slow = [n for n, one_s in enumerate(step_s, 1) if one_s > optimum_s / share]
+    if slow and slow[-1] == len(step_s):
+        return None
+    return slow[-1] if slow else 0
 
 
 def steps_until(took: Sequence[float], optimum_s: float, share: float = SHARE, window: int = WINDOW) -> int | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from experiments.benches.bench import Facts, ms, ms_spread
-from experiments.benches.online.judge import steps_to_recover
-from experiments.benches.online.loads_page import WANTED, load_lines, load_notes, recovery_rows
+from experiments.benches.online.judge import BY_CLOCK, BY_MAPPING, steps_to_recover
+from experiments.benches.online.loads_page import WANTED, load_lines, load_notes, recoveries, recovery_rows
 from experiments.benches.online.plot import PICTURE
 from experiments.report.text import markdown_table, percent
 
@@ -19,13 +19,12 @@ def headline(facts: Facts) -> str:
     overheads = [row["overhead"] or {} for row in facts["by_model"].values() if row["overhead"] is not None]
     total, medians = (_worst([row.get(key) for row in overheads]) for key in ("overhead_total", "overhead"))
     run, moves = facts["vs_oracle"], facts["false_alarms"]
-    steps = steps_to_recover(facts["loads"], "landed")
-    there = sum(s is not None for s in steps)
-    soon = sum(s is not None and s <= WANTED for s in steps)
+    count = len(steps_to_recover(facts["loads"], "landed"))
+    (there, soon), (_, clocked) = (recoveries(facts["loads"], "landed", by) for by in (BY_MAPPING, BY_CLOCK))
     return (
         f"overhead {percent(total)}, by medians {percent(medians)} (wanted: 1%); "
-        f"{'-' if run is None else f'{run:.2f}'} x the oracle (wanted: 1.05); of {len(steps)} loads {soon} recovered "
-        f"within {WANTED} steps (wanted: all), {there} in the steps watched; "
+        f"{'-' if run is None else f'{run:.2f}'} x the oracle (wanted: 1.05); of {count} loads {soon} recovered "
+        f"within {WANTED} steps (wanted: all; by the clock {clocked}), {there} in the steps watched; "
         f"{'-' if moves is None else moves} false moves; {facts['kills_survived']} of {facts['kills']} kills survived"
     )
 

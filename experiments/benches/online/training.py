@@ -190,9 +190,13 @@ class Training:
 
     def hold_placed(self) -> Held:
         """Build the mapping that runs now beside the training."""
-        held = self.hold(self.placed.devices, self.placed.order, self.placed.name)
+        return self.hold_again(self.placed)
+
+    def hold_again(self, placed: MappedStep) -> Held:
+        """Build beside the training what trains, or trained. Raises PlacerError where that fails."""
+        held = self.hold(placed.devices, placed.order, placed.name)
         if held is None:
-            raise PlacerError("the mapping that trains cannot be built beside the training.")
+            raise PlacerError("a mapping that trains cannot be built beside the training.")
         return held
 
     def hold_singles(self) -> list[Held]:

@@ -13,7 +13,7 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.online import oracle, page
 from experiments.benches.online import run as online
 from experiments.benches.online.judge import gained, has_nothing_to_recover, judged_kills, recovered
-from experiments.benches.online.landings import FIRST, _first_s, against, steps_until
+from experiments.benches.online.landings import FIRST, _first_s, against, steps_until, steps_until_mapping
 from experiments.benches.online.loads_page import load_lines, middle, reached
 from experiments.benches.online.neighbours import HORIZON, LOADS
 from experiments.benches.online.oracle import worth
@@ -25,9 +25,11 @@ LOSSES = [2.0, 1.5, 1.25, 1.0, 0.75, 0.5, 0.4, 0.3]
 
 
 def landing(steps, **more):
-    """Moved from 200 to 110 ms a step, where the best known mapping takes 107."""
-    return {"steps": steps, "ended_share": 0.97, "ended_s": 0.11, "before_s": 0.2, "optimum_s": 0.107,
-            "moved_after": [9], "alarms": 1, "took_s": [0.2] * 10 + [0.11] * 10, **more}  # fmt: skip
+    """Moved from 200 to 110 ms a step, where the best known mapping takes 107; by the clock ten steps later."""
+    clocked = None if steps is None else steps + 10
+    return {"mapping_steps": steps, "steps": clocked, "ended_share": 0.97, "ended_s": 0.11, "before_s": 0.2,
+            "optimum_s": 0.107, "moved_after": [9], "alarms": 1,
+            "took_s": [0.2] * 10 + [0.11] * 10, **more}  # fmt: skip
 
 
 EVEN = {"before_s": 0.11, "moved_after": []}  # nothing was to be recovered
@@ -88,11 +90,13 @@ def test_headlines_are_the_worst_of_their_kind_and_the_page_has_them_all(checkou
     page = (checkout / "BENCHMARKS.md").read_text()
     assert "| `towers` | +0.6% | by medians +0.4% +- 0.2%" in page and "| 1.040 |" in page
     watched = "reached 95 % of the optimum in the 150 steps watched"
-    assert f"| `towers` | never | {watched}: 0 of 1, within 30 steps 0 of 1 |" in page
-    assert f"| 22 | {watched}: 3 of 4, within 30 steps 3 of 4 |" in page and "| 2 of 2 |" in page
+    assert facts["recovery_steps_by_clock"] == 32.0
+    assert f"| `towers` | never | {watched}: 0 of 1, within 30 steps 0 of 1; by the clock 0 and 0 |" in page
+    assert f"| 22 | {watched}: 3 of 4, within 30 steps 3 of 4; by the clock 3 and 2 |" in page and "| 2 of 2 |" in page
     assert "a fresh profile and search of at most 1 mappings" in page and "(docs/online.png)" in page
     assert (checkout / "docs" / "online.png").stat().st_size > 10_000
-    assert "| `towers` | CPU hog on worker:1 | 100.0 ms | 200.0 ms | 110.0 ms (0.97) | 20 |" in page
+    assert "| `towers` | CPU hog on worker:1 | 100.0 ms | 200.0 ms | 110.0 ms (0.97) | 20 | 30 |" in page
+    assert "of 4 loads 3 recovered within 30 steps (wanted: all; by the clock 2), 3 in the steps watched" in page
     assert json.loads((checkout / "benchmarks" / "online.json").read_text())["by_model"]["towers"]["oracle"]
 
 
@@ -119,6 +123,15 @@ def test_parts_are_kept_and_failed_ones_run_again(tmp_path, monkeypatch):
     ran = answers(monkeypatch)
     assert online.bench_facts(options)["vs_oracle"] == 1.04
     assert ran == ["oracle"]
+
+
+def test_a_training_has_recovered_when_its_mapping_is_near_the_optimum_for_good():
+    slow, near, best = [1.6], [1.04], [1.0]
+    assert steps_until_mapping(slow * 2 + best + slow * 2 + best * 3, 1.0) == 5
+    assert steps_until_mapping(near * 9, 1.0) == 0
+    assert steps_until_mapping(best * 5 + slow, 1.0) is None
+    assert steps_until_mapping(slow * 3 + near, 1.0) == 3
+    assert steps_until_mapping(near * 9, 0.98) is None
 
 
 def test_recovery_is_a_running_median_that_the_next_steps_confirm():
@@ -158,7 +171,8 @@ def test_where_the_mapping_from_before_is_still_near_the_best_there_is_nothing_t
     assert recovered([even, far], "landed") == 20.0 and recovered([even], "landed") is None
     assert (middle([even, far], "landed"), middle([even], "landed")) == ("20", "nothing to recover")
     assert reached([even, far, {"landed": landing(50)}], "landed") == (
-        "reached 95 % of the optimum: 2 of 2, within 30 steps 1 of 2; nothing to recover (in brackets below): 1"
+        "reached 95 % of the optimum: 2 of 2, within 30 steps 1 of 2; by the clock 2 and 1; "
+        "nothing to recover (in brackets below): 1"
     )
 
 
