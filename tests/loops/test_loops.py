@@ -18,7 +18,7 @@ from experiments.loops.judge import Judge
 
 QUICK = ("scratch",)
 LIMIT_S = 240.0
-SEARCHED = ("gan", "partial_batch")
+SEARCHED = ("partial_batch",)
 INSIDE = [loop for loop in LOOPS.values() if not loop.alone]
 OUTSIDE = [loop for loop in LOOPS.values() if loop.alone]
 
@@ -33,9 +33,9 @@ def judge() -> Iterator[Measurer]:
 
 
 def quick_and_slow(loops: Sequence[Loop], quick: tuple[str, ...] = QUICK) -> list[Any]:
-    """Every second of those that are not quick runs nightly."""
+    """Of those that are not quick, two of three run nightly."""
     others = [x.name for x in loops if x.name not in quick]
-    marks = {name: [pytest.mark.nightly if i % 2 else pytest.mark.slow] for i, name in enumerate(others)}
+    marks = {name: [pytest.mark.nightly if i % 3 else pytest.mark.slow] for i, name in enumerate(others)}
     return [pytest.param(x, marks=marks.get(x.name, []), id=x.name) for x in loops]
 
 

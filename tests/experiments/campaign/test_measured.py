@@ -163,6 +163,7 @@ def test_the_questions_are_those_of_a_search_that_was_not_killed(folder, monkeyp
             assert lasting(plain(search.state())) == lasting(plain(held.state))
 
 
+@pytest.mark.nightly
 def test_the_worker_that_died_is_a_failure_of_no_placement(folder):
     path, _, facts = folder
     with Store(path / "campaign.sqlite", reads=True) as store:

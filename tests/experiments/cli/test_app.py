@@ -305,7 +305,7 @@ def test_search_on_two_workers_prints_one_json_object_and_leaves_no_worker(tmp_p
     assert not workers_tagged(tag)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_users_own_step_is_searched(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import tensorflow as tf\n"

@@ -173,7 +173,7 @@ def test_what_an_encoding_lacks_is_escaped(named, environment):
     assert all(name.encode("ascii", "backslashreplace") in done.stdout for name in NAMES)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_search_hands_back_all_that_it_can(tmp_path, closed):
     os.mkfifo(tmp_path / "groups.json")  # which nobody reads
     command = ("search", "mnist_softmax", "--devices", "cpus:2", "--measurements", 3, "--quiet", "--out", tmp_path)

@@ -437,7 +437,7 @@ class On(keras.callbacks.Callback):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weighted", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored: Any) -> None:
     plain, model = make_model(), make_model()
     placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
@@ -521,7 +521,7 @@ class FitsOthers(keras.callbacks.Callback):
             self.model.fit(x, y, batch_size=BATCH, sample_weight=np.ones(BATCH, "float32"), verbose=0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.*trains untouched from now on")
 def test_another_fit_on_other_batches_trains_as_in_a_plain_fit() -> None:
     plain, model = make_model(), make_model()

@@ -22,6 +22,7 @@ def ran(way: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.nightly
 def test_a_search_with_limits_hands_back_a_mapping_over_both() -> None:
     found = ran("searched")
     assert found["failed"] == [] and not found["single"] and found["step_s"] > 0, found

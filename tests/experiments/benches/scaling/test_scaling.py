@@ -164,12 +164,14 @@ def test_the_page_tells_models_kinds_and_seeds(facts):
     assert "This process had 2 cores, so 4 workers are oversubscribed" in text
 
 
+@pytest.mark.nightly
 def test_a_record_of_before_still_has_its_page(facts):
     before = {name: fact for name, fact in facts.items() if name not in ("sgd", "sgd_mape", "chunks", "cores")}
     text = "\n".join(page_lines({**before, "devices": 2}))
     assert "on 1 or 2 one-core worker processes" in text and "oversubscribed" not in text
 
 
+@pytest.mark.nightly
 def test_the_picture_is_drawn(facts, tmp_path):
     figure = Figure()
     fill(figure, facts)

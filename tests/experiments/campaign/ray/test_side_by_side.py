@@ -210,6 +210,7 @@ def test_what_is_stored_is_what_one_process_stores(campaign, straight, local):
     assert len(straight()) == 4 and all(len(trials) == 30 for *_, trials in straight())
 
 
+@pytest.mark.nightly
 def test_a_search_whose_process_is_killed_goes_on_from_what_is_stored(campaign, straight, local):
     killed = []
 

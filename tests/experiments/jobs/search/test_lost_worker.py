@@ -143,8 +143,9 @@ def test_while_finalists_are_measured_what_was_found_so_far_is_written(tmp_path,
         assert len(store) == len(facts["measured"]) > 1
 
 
-@pytest.mark.parametrize(("number", "code"), [nightly(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("frozen", [nightly(False), True])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("frozen", [False, True])
 def test_a_signal_while_finalists_are_measured_hands_back_the_best_so_far(tmp_path, number, code, frozen):
     ended = hit(tmp_path, LAST, signalled(number, frozen), deadline_s="100000")
     assert (ended.code, ended.left) == (code, ())

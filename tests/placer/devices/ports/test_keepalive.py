@@ -81,7 +81,7 @@ def test_a_connection_that_is_cut_and_only_waits_ends():
     assert said(BEGIN + SILENT) == ["TimeoutError True"]  # with a number: the kernel's, not the socket's own time limit
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_a_call_that_waits_for_a_local_worker_that_is_cut_off_ends():
     assert said(BETWEEN_WORKERS, PLACER_DEADLINE_S="6") == ["True", "UnavailableError None"]
