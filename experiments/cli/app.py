@@ -15,6 +15,7 @@ from experiments.cli.bench import bench
 from experiments.cli.campaign import app as campaign
 from experiments.cli.failures import in_one_line
 from experiments.cli.last_words import last_words
+from experiments.cli.mappings import diff, show
 from experiments.cli.options import device_spec, measuring, show_result
 from experiments.cli.quiet import import_quietly
 from experiments.cli.scale import app as scale
@@ -356,7 +357,8 @@ def worker(
     become_worker(listen, cores, as_json)
 
 
-app.command()(bench)
+for command in (show, diff, bench):
+    app.command()(command)
 
 
 def main() -> None:

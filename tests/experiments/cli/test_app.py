@@ -55,7 +55,7 @@ def topology(tmp_path):
 
 def test_help_has_an_example_for_every_command():
     listed = placer("--help").stdout
-    for command in ("devices", "search", "compare", "plan", "simulate", "spoc", "bench"):
+    for command in ("devices", "search", "compare", "plan", "simulate", "show", "diff", "spoc", "bench"):
         assert command in listed
         assert "Example: placer " + command in placer(command, "--help").stdout
 
@@ -70,6 +70,10 @@ def test_plan_then_simulate_agree(topology, tmp_path):
     assert planned.returncode == 0, planned.stderr
     simulated = placer("simulate", GRAPH, topology, out, "--json")
     assert json.loads(simulated.stdout)["value"] == pytest.approx(json.loads(planned.stdout)["value"])
+    shown = json.loads(placer("show", out, "--graph", GRAPH, "--topology", topology, "--json").stdout)
+    busy_s = {name: device["busy_s"] for name, device in json.loads(simulated.stdout)["devices"].items()}
+    assert shown["checked"] and {name: d["busy_s"] for name, d in shown["devices"].items()} == pytest.approx(busy_s)
+    assert placer("diff", out, out).stdout.startswith("0 of ")
 
 
 @pytest.mark.slow
@@ -145,6 +149,8 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         ),
         (("plan", "none.json", "none.json", "--max-memory", "gpu:0=0"), 2, "leaves no memory; give at least one byte"),
         (("spoc", GRAPH, "none.json"), 2, "none.json"),
+        (("show", "none.json"), 2, "none.json: cannot be read"),
+        (("diff", GRAPH, GRAPH), 2, "placer.graph/1"),
         (("spoc", "keras:ResNet5"), 2, "did you mean 'ResNet50'"),
         pytest.param(("bench", "everything"), 2, "everything", marks=pytest.mark.nightly),
         pytest.param(("bench", "spoc", "--model", "lenet"), 2, "lenet", marks=pytest.mark.nightly),
