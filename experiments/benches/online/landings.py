@@ -116,7 +116,7 @@ def _watched(training: Training, steps: int) -> Watched:
 
 
 def _compared(training: Training, before: Held, first_s: float, watched: Watched, *, anew: bool) -> Facts:
-    """Steps that the training took, held against the optimum: the best of the mappings that it ran, of that from
+    """Steps that the training took, held against the optimum: the best of the mappings that it ran, of the mapping
     `before`, and, if `anew`, of a profile and search from nothing under the present load.
 
     first_s: of a bare step of `before` just before these steps. The machine may have drifted since: `pace` is what that

@@ -52,16 +52,21 @@ def middle(rows: Sequence[Facts], event: str) -> str:
     return "never" if found is None else f"{found:g}"
 
 
+def is_by_mapping(loads: Sequence[Facts]) -> bool:
+    """Whether the mappings that ran were timed side by side; in older records only the clock tells of a recovery."""
+    return any(BY_MAPPING in row.get("landed", {}) for row in loads)
+
+
 def reached(rows: Sequence[Facts], event: str) -> str:
     """How many of those that had something to recover did, and how many soon; the same by the clock."""
     count = len(steps_to_recover(rows, event))
     there, soon = recoveries(rows, event, BY_MAPPING)
     clocked, clocked_soon = recoveries(rows, event, BY_CLOCK)
+    by_clock = f"; by the clock {clocked} and {clocked_soon}" if is_by_mapping(rows) else ", by the clock"
     watched = next((f" in the {row['steps_watched']} steps watched" for row in rows if "steps_watched" in row), "")
     said = f"reached 95 % of the optimum{watched}: {there} of {count}, within {WANTED} steps {soon} of {count}"
-    said += f"; by the clock {clocked} and {clocked_soon}"
     left_out = len(rows) - count
-    return said + (f"; nothing to recover (in brackets below): {left_out}" if left_out else "")
+    return said + by_clock + (f"; nothing to recover (in brackets below): {left_out}" if left_out else "")
 
 
 def recoveries(rows: Sequence[Facts], event: str, by: str) -> tuple[int, int]:
@@ -150,15 +155,14 @@ def load_notes(facts: Facts) -> str:
     """How the figures about loads came about."""
     return (
         f"Loads: {'; '.join(f'{load.name}: {load.said}' for load in LOADS.values())}. The network is slowed in a "
-        "network namespace, where the workers are alone. Steps until 95 %: until the training ran a mapping that is "
-        "within 5 % of the optimum, and no slower one afterwards (steps that try others between do not count); all "
-        "mappings that it ran are timed side by side with the optimum afterwards, still under the load. They are "
-        "counted from when the load is whole and has been felt for a second. The optimum is the best known mapping: "
-        "the best of those that ran, of the mapping from before, and, under the load, of a fresh profile and search "
-        f"of at most {-(-facts['budget'] // 2)} mappings. A better one may exist. *By the clock*: until the running "
-        "median of five steps is within 5 % of what the optimum is taken to take at that time, confirmed by the next "
-        "five and by the median of all later steps, so 5 is the minimum; builds and trials beside the steps count. How "
-        "fast the machine was during the steps is taken from bare steps of the mapping from before, just before them "
+        "network namespace, where the workers are alone. Steps until 95 % are counted from when the load is whole and "
+        f"has been felt for a second.{OF_MAPPINGS if is_by_mapping(facts['loads']) else ''} The optimum is the best "
+        "known mapping: the best of those that ran, of the mapping from before, and, under the load, of a fresh "
+        f"profile and search of at most {-(-facts['budget'] // 2)} mappings. A better one may exist. *By the clock*: "
+        "until the running median of five steps is within 5 % of what the optimum is taken to take at that time, "
+        "confirmed by the next five and by the median of all later steps, so 5 is the minimum; builds and trials "
+        "beside the steps count. How fast the machine was during the steps is taken from bare steps of the mapping "
+        "from before, just before them "
         "and in that comparison, so that a machine that drifts meanwhile may hide a recovery, or feign one. There is "
         "nothing to recover where the mapping from before is within 5 % of the optimum (and, when the load left, "
         "nothing had been moved); this does not count in medians. *Not adapting* keeps the mapping from before for "
@@ -168,6 +172,11 @@ def load_notes(facts: Facts) -> str:
     )
 
 
+OF_MAPPINGS = (
+    " They are those until the training ran a mapping that is within 5 % of the optimum, and no slower one afterwards "
+    "(steps that try others between do not count); all mappings that it ran are timed side by side with the optimum "
+    "afterwards, while the load is still there, or after it left."
+)
 BEFORE = (
     "In this record, how fast the machine was is taken from the training's own last steps, not from bare steps, and a "
     "recovery is not confirmed by all later steps. Its steps until 95 % may be too few."

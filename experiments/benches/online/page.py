@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from experiments.benches.bench import Facts, ms, ms_spread
 from experiments.benches.online.judge import BY_CLOCK, BY_MAPPING, steps_to_recover
-from experiments.benches.online.loads_page import WANTED, load_lines, load_notes, recoveries, recovery_rows
+from experiments.benches.online.loads_page import (
+    WANTED,
+    is_by_mapping,
+    load_lines,
+    load_notes,
+    recoveries,
+    recovery_rows,
+)
 from experiments.benches.online.plot import PICTURE
 from experiments.report.text import markdown_table, percent
 
@@ -21,10 +28,11 @@ def headline(facts: Facts) -> str:
     run, moves = facts["vs_oracle"], facts["false_alarms"]
     count = len(steps_to_recover(facts["loads"], "landed"))
     (there, soon), (_, clocked) = (recoveries(facts["loads"], "landed", by) for by in (BY_MAPPING, BY_CLOCK))
+    by_clock = f"by the clock {clocked}" if is_by_mapping(facts["loads"]) else "told by the clock"
     return (
         f"overhead {percent(total)}, by medians {percent(medians)} (wanted: 1%); "
         f"{'-' if run is None else f'{run:.2f}'} x the oracle (wanted: 1.05); of {count} loads {soon} recovered "
-        f"within {WANTED} steps (wanted: all; by the clock {clocked}), {there} in the steps watched; "
+        f"within {WANTED} steps (wanted: all; {by_clock}), {there} in the steps watched; "
         f"{'-' if moves is None else moves} false moves; {facts['kills_survived']} of {facts['kills']} kills survived"
     )
 

@@ -18,11 +18,18 @@ LINK_LEAST = 1.5  # the probes of links are noisy
 EASED = 0.4  # share of a slowdown that may be left when the load is said to have gone
 
 
+NO_LOAD = Slowdown({}, {})
+
+
 class ActedOn(NamedTuple):
-    """What later changes are measured against. devices: how many times slower than in the baseline these were then."""
+    """What later changes are measured against. devices: how many times slower than in the baseline these were then, as
+    probes or steps showed; load: the same, with links. is_felt: whether only steps showed it.
+    """
 
     reading: LoadReading
     devices: Mapping[str, float]
+    load: Slowdown = NO_LOAD
+    is_felt: bool = False
 
 
 class _Worst(NamedTuple):
@@ -33,7 +40,7 @@ class _Worst(NamedTuple):
     probe: Callable[[], float]
     factor: float
     baseline_s: float
-    acted_on_s: float
+    looked_at_s: float
     least: float
 
 
@@ -47,7 +54,8 @@ class SlowdownMonitor:
         self._late: LoadReading | None = None  # an alarm may yet show that it was not quiet
         self.baseline = LoadReading.middle(readings)
         self.acted_on = ActedOn(self.baseline, {})
-        self.load = Slowdown({}, {})
+        self.load = NO_LOAD
+        self._looked_at = self.baseline  # when mappings were looked at last, in vain or not
         self._is_felt = False  # whether its devices are known by steps alone: probes do not see them
 
     @property
@@ -97,7 +105,17 @@ class SlowdownMonitor:
         if self._is_felt:
             felt = _beyond(_compounded(self.acted_on.devices, found.devices), LEAST)
             self.load = Slowdown(felt, self.load.links)
-        self.acted_on = ActedOn(LoadReading.middle(readings), self.load.devices)
+        self._looked_at = LoadReading.middle(readings)
+        self.acted_on = ActedOn(self._looked_at, self.load.devices, self.load, self._is_felt)
+
+    def passed(self) -> None:
+        """The load that was looked at in vain has gone: what was acted on before it is what is left."""
+        self.load, self._is_felt = self.acted_on.load, self.acted_on.is_felt
+
+    def take_load_from(self, readings: Sequence[LoadReading]) -> None:
+        """Take the load for what these readings show, also where they show none; not where only steps ever did."""
+        if not self._is_felt:
+            self.load = self._seen(readings)
 
     def look_again(self, readings: Sequence[LoadReading]) -> None:
         """Take the load for what these readings show, unless they show none, or only steps do."""
@@ -117,21 +135,23 @@ class SlowdownMonitor:
         return worst is not None and all(worst.probe() < _eased_s(worst.factor, worst.baseline_s) for _ in range(2))
 
     def has_grown(self) -> bool:
-        """The same, whether it is clearly slower than when it was acted on."""
+        """Whether the device that slowed most, or else the link, is clearly slower than at the last look at mappings:
+        two probes of it must agree.
+        """
         worst = self._worst()
-        return worst is not None and all(worst.probe() > worst.least * worst.acted_on_s for _ in range(2))
+        return worst is not None and all(worst.probe() > worst.least * worst.looked_at_s for _ in range(2))
 
     def _worst(self) -> _Worst | None:
         """What slowed most of what probes see, a device rather than a link."""
         devices, links = {} if self._is_felt else _slower(self.load.devices), _slower(self.load.links)
-        base, acted_on, probes = self.baseline, self.acted_on.reading, self._probes
+        base, then, probes = self.baseline, self._looked_at, self._probes
         if devices:
             name = max(devices, key=devices.__getitem__)
-            seconds = base.device_s[name], acted_on.device_s[name]
+            seconds = base.device_s[name], then.device_s[name]
             return _Worst(lambda: probes.device(name), devices[name], *seconds, LEAST)
         if links:
             pair = max(links, key=links.__getitem__)
-            seconds = base.link_s[pair], acted_on.link_s[pair]
+            seconds = base.link_s[pair], then.link_s[pair]
             return _Worst(lambda: probes.link(pair), links[pair], *seconds, LINK_LEAST)
         return None
 

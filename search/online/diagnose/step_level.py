@@ -7,6 +7,7 @@ from collections.abc import Collection
 from statistics import median
 
 SETTLED = 16  # steps whose median is a level
+NOW = 5  # steps that say how long one takes now
 CLEAR = 1.15  # a change of step times that is no noise
 
 
@@ -22,13 +23,15 @@ class StepLevel:
     """
 
     def __init__(self) -> None:
-        self._solved_s = math.nan  # seconds of a step when it was solved
+        self._solved_s = math.nan  # seconds of a step since it was solved; NaN until enough were taken
         self._new = 1.0  # ratio of step times since the last look
         self._old = 1.0  # the same, of the clear changes before it, after which nothing was done
 
     @property
     def unsolved(self) -> float:
-        """How many times as long steps take as when they were last solved, by the clear changes until the last look."""
+        """How many times as long steps take by the clear changes that were looked at, and after which nothing was done;
+        1.0 where there is none.
+        """
         return self._old
 
     @property
@@ -41,23 +44,43 @@ class StepLevel:
         self._new *= ratio
 
     def looked_at(self) -> float:
-        """A look begins: how many times as long steps take now as when they were last solved."""
+        """A look begins: how many times as long steps take now as when they were last solved, by all clear changes, or
+        else by the latest alone.
+        """
         new, self._new = self._new, 1.0
         self._old *= new if is_clear(new) else 1.0
         return self._old if self.is_unsolved else new
 
-    def solved(self, latest_s: Collection[float]) -> None:
-        """Steps are as fast as can be."""
+    def solved(self) -> None:
+        """Steps are as fast as can be, from now on."""
         self._old = self._new = 1.0
-        if latest_s:
-            self._solved_s = _level_s(latest_s)
+        self.forget()
+
+    def forget(self) -> None:
+        """Seconds of steps mean something else from now on."""
+        self._solved_s = math.nan
+
+    def settle(self, latest_s: Collection[float]) -> None:
+        """Learn the level, once enough steps were taken and while nothing has changed."""
+        if math.isnan(self._solved_s) and self._new == 1.0 and not self.is_unsolved and len(latest_s) >= SETTLED:
+            self._solved_s = _latest_s(latest_s, SETTLED)
+
+    def ratio_now(self, latest_s: Collection[float]) -> float:
+        """The latest few steps by the level; 1.0 where either is not known."""
+        if math.isnan(self._solved_s) or len(latest_s) < NOW:
+            return 1.0
+        return _latest_s(latest_s, NOW) / self._solved_s
 
     def has_passed(self, latest_s: Collection[float]) -> bool:
         """Whether a change about which nothing was done has gone again by itself, and no other was noticed since."""
-        if self._new != 1.0 or not self.is_unsolved or len(latest_s) < SETTLED:
+        if self._new != 1.0 or not self.is_unsolved or math.isnan(self._solved_s) or len(latest_s) < SETTLED:
             return False
-        return not is_clear(_level_s(latest_s) / self._solved_s)
+        return not is_clear(_latest_s(latest_s, SETTLED) / self._solved_s)
+
+    def passed(self) -> None:
+        """Such a change is over: the level is what it was."""
+        self._old = 1.0
 
 
-def _level_s(latest_s: Collection[float]) -> float:
-    return median(list(latest_s)[-SETTLED:])
+def _latest_s(latest_s: Collection[float], count: int) -> float:
+    return median(list(latest_s)[-count:])

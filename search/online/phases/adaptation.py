@@ -77,7 +77,6 @@ class Adaptation:
         self.monitor = SlowdownMonitor(self.probes, (yield from self._readings()))
         self.trials.step_s.setdefault(self.trials.mode, median(self.trials.latest_s))
         self._single_devices.learn()
-        self._level.solved(self.trials.latest_s)
         self._learn()
 
     def watch(self, step_s: float) -> Steps[None]:
@@ -86,10 +85,12 @@ class Adaptation:
         if self.trials.live.overlaps is not self._overlaps:  # seconds mean something else now: no change of the load
             self._overlaps = not self._overlaps
             self._test.restart()
+            self._level.forget()
             self.trials.go_on_with(self.trials.mode, [step_s])
         change = self._test.add(step_s)
         self.probes.stepped(step_s * (step - self._looked_at[-1]), self._level.unsolved)
         self._looked_at.append(step)
+        self._level.settle(self.trials.latest_s)
         if change is not None:
             self._alarm(change)
         elif step % self.settings.probe_every == 0 and self.probes.may_spend:
@@ -140,7 +141,7 @@ class Adaptation:
 
     def _look_at_untouched(self) -> Steps[None]:
         if (yield from self._untouched_looks.look()):
-            self._level.solved(self.trials.latest_s)
+            self._level.solved()
         self._untouched_looks.later(self._step())
         self._learn()
 
@@ -164,7 +165,7 @@ class Adaptation:
         probes that it is this load.
         """
         trials = self.trials
-        if len(trials.latest_s) < LATEST:
+        if len(trials.latest_s) < LATEST or self._overlaps:  # what is known is of steps that were waited for
             return
         ratio = median(list(trials.latest_s)[-LATEST:]) / trials.known_s(trials.mode)
         if ratio > 1 and is_clear(ratio) and self.monitor.has_grown():
@@ -172,6 +173,7 @@ class Adaptation:
             self.monitor.alarmed()
             self.say("alarm", f"the load grows: steps have come to take {ratio:.2f}x as long.", ratio=ratio)
             self._backoff = self._backoff.at_once(self._step())
+            self._learn()
 
     def _look_at_drift(self, drift: float) -> None:
         """Steps drift slowly where a load grows, and where the whole machine slows: probes tell one from the other.
@@ -198,8 +200,7 @@ class Adaptation:
         """Find out what slowed, and whether another mapping is worth moving to."""
         returning, self._returning = self._returning, False
         if not returning and self._level.has_passed(self.trials.latest_s):
-            self._level.solved(self.trials.latest_s)
-            self._backoff = self._backoff.postponed(self._step(), pending=False)
+            self._pass_over()
             return
         self._refinement.drop()
         ratio = self._level.looked_at()
@@ -211,10 +212,18 @@ class Adaptation:
             found = yield from self._single_devices.diagnose(names, known, self._level.unsolved)
         if not found.may_gain and (is_placed or not self._level.is_unsolved):
             self._nothing_to_gain(found, readings)
-        elif not self._may_pay(found, ratio):
+        elif not self._may_pay(found):
+            self._cost.refused()
             self._postpone(f"{found.why}; a look at other mappings would cost more than it may gain")
         else:
             yield from self._act_on(found, readings)
+
+    def _pass_over(self) -> None:
+        """A change has gone again by itself, and its load with it."""
+        self._level.passed()
+        self.monitor.passed()
+        self.trials.renew(list(self.trials.latest_s)[-LATEST:])
+        self._backoff = self._backoff.postponed(self._step(), pending=False)
 
     def _act_on(self, found: Diagnosis, readings: Sequence[LoadReading]) -> Steps[None]:
         """Look at other mappings, or say what would be looked at."""
@@ -240,14 +249,15 @@ class Adaptation:
         said = f"untouched steps take {ratio:.2f}x as long"
         return replace(found, why=said if found.kind == "nothing" else f"{said}, {found.why}")
 
-    def _may_pay(self, found: Diagnosis, ratio: float) -> bool:
+    def _may_pay(self, found: Diagnosis) -> bool:
         """Whether to look at mappings. To go back to one that is built costs little, and what slows the untouched step
         may be no load on a device.
         """
-        mode = self.trials.mode
+        trials, mode = self.trials, self.trials.mode
         if (found.has_eased and self._may_return) or not isinstance(mode, Placed):
             return True
-        return self._cost.may_pay(found, ratio, self.trials.known_s(mode), self.settings.horizon)
+        ratio = max(found.step_ratio, self._level.ratio_now(trials.latest_s))  # small changes add up
+        return self._cost.may_pay(replace(found, step_ratio=ratio), trials.known_s(mode), self.settings.horizon)
 
     @property
     def _is_loaded(self) -> bool:
@@ -266,12 +276,16 @@ class Adaptation:
         mode = self.trials.mode
         yield from self._refinement.look()
         if self.trials.mode is not mode:
+            self._level.solved()
             self._learn()
 
     def _nothing_to_gain(self, found: Diagnosis, readings: list[LoadReading]) -> None:
         if found.kind == "alike":
             self.monitor.take_for_usual(readings)
-            self._level.solved(self.trials.latest_s)
+            self._level.solved()
+            self._postpone(found.why)
+        elif found.step_ratio == 1.0:  # a probe said that the load had eased, and steps say nothing
+            self.monitor.take_load_from(readings)
             self._postpone(found.why)
         else:
             self._stay(found.why)
@@ -295,7 +309,7 @@ class Adaptation:
         moved = trials.mode is not before and gain_s > 0
         if moved:
             pays_back = max(1, math.ceil(cost_s / gain_s))
-            self._level.solved(self.trials.latest_s)
+            self._level.solved()
             self._backoff = self._backoff.moved(begin, pays_back)
             self._untouched_looks.later(self._step())
             self._say_moved(found, cost_s, gain_s / trials.known_s(before), pays_back)

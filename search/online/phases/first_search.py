@@ -25,7 +25,7 @@ class FirstSearch:
         self.plan, self.budget = plan, settings.budget
         self.trials, self.settings, self._narrator = trials, settings, narrator
         self._asks_all = settings.planned(plan).is_chosen
-        self.trial_s = 0.0  # what a mapping costs that is tried
+        self.trial_s = 0.0  # what a mapping costs that is tried, in seconds of steps that took longer
         self._why_ended = ""
         self._rounds = 0
         self._misses = 0  # rounds that did not pay, since one that did

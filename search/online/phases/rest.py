@@ -17,7 +17,6 @@ from placer.errors import PlacerError, listed
 from placer.result import Measured
 from placer.train.steps.modes import UNTOUCHED, Placed
 from search.online.diagnose.change_detection import ChangeTest
-from search.online.diagnose.probe_budget import SHARE
 from search.online.interfaces import Steps
 from search.online.narrator import Narrator
 from search.online.phases.retry_later import RetryLater
@@ -27,6 +26,7 @@ from search.online.trials.trials import LATEST, Trial, Trials
 
 FAR = 1.5  # times the untouched step: a mapping that takes longer is not near
 LOOK_EVERY_S = 0.02  # seconds of steps of which only the last is looked at
+SHARE = 0.03  # of the time of rest that looks may cost
 FIRST_SPENT_S = 2.0  # what a look is taken to cost before the first one
 SOONER, LATER = 1 / 8, 8.0  # shares of a wait where steps took as long as the mapping, and where nothing changed
 MOST_DOUBLINGS = 8

@@ -25,7 +25,7 @@ class UntouchedLooks:
         return step >= self._due_step and self.trials.favourite is UNTOUCHED
 
     def later(self, step: int) -> None:
-        """The incumbent changed: wait."""
+        """The incumbent changed, or was looked past: wait until the next look."""
         self._due_step = step + self._wait
 
     def look(self) -> Steps[bool]:

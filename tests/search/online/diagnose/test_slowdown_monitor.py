@@ -124,3 +124,37 @@ def test_what_probes_do_not_see_cannot_be_seen_to_grow(probes: Probes) -> None:
     felt(monitor, 2.0)
     probes.factors["worker:1"] = 3.0
     assert not monitor.has_grown()
+
+
+def test_a_load_that_was_looked_at_in_vain_has_grown_only_if_it_is_worse_than_it_was_then(probes: Probes) -> None:
+    monitor = SlowdownMonitor(probes, [Probes().take()] * 3)
+    before = monitor.acted_on
+    probes.factors["worker:1"] = 2.0
+    readings = [probes.take()] * 3
+    monitor.act_on(readings, monitor.diagnose(readings, 1.8))
+    monitor.acted_on = before  # nothing was found
+    assert monitor.is_slow and not monitor.has_grown()
+    probes.factors["worker:1"] = 2.5
+    assert monitor.has_grown()
+    monitor.passed()
+    assert not monitor.is_slow
+
+
+def test_when_a_second_load_has_passed_the_first_is_left(probes: Probes) -> None:
+    probes.factors["worker:0"] = 2.0
+    monitor = loaded(probes)
+    before = monitor.acted_on
+    probes.factors["worker:1"] = 2.0
+    readings = [probes.take()] * 3
+    monitor.act_on(readings, monitor.diagnose(readings, 1.3))
+    monitor.acted_on = before
+    monitor.passed()
+    assert set(monitor.load.devices) == {"worker:0"}
+
+
+def test_a_load_that_readings_show_no_more_is_forgotten(probes: Probes) -> None:
+    probes.factors["worker:1"] = 2.0
+    monitor = loaded(probes)
+    probes.factors["worker:1"] = 1.0
+    monitor.take_load_from([probes.take()] * 3)
+    assert not monitor.is_slow

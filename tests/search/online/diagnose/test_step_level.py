@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from search.online.diagnose.step_level import SETTLED, StepLevel
+from search.online.diagnose.step_level import NOW, SETTLED, StepLevel
 
 USUAL = [1.0] * SETTLED
 
 
-def test_clear_changes_compound_until_something_is_done() -> None:
+def settled() -> StepLevel:
     level = StepLevel()
-    level.solved(USUAL)
+    level.settle(USUAL)
+    return level
+
+
+def test_clear_changes_compound_until_something_is_done() -> None:
+    level = settled()
     assert not level.is_unsolved
     level.changed(1.2)
     level.changed(1.25)
@@ -19,33 +24,49 @@ def test_clear_changes_compound_until_something_is_done() -> None:
     assert level.is_unsolved
     level.changed(2.0)
     assert level.looked_at() == pytest.approx(3.0)
-    level.solved(USUAL)
+    level.solved()
     assert (level.unsolved, level.is_unsolved) == (1.0, False)
 
 
-def test_what_may_be_noise_counts_for_one_look_and_then_no_more() -> None:
-    level = StepLevel()
+def test_what_may_be_noise_counts_for_one_look_but_adds_up_in_the_level() -> None:
+    level = settled()
     level.changed(1.1)
     assert level.looked_at() == pytest.approx(1.1)
     assert not level.is_unsolved
     assert level.looked_at() == 1.0
+    assert level.ratio_now([*USUAL, *[1.3] * NOW]) == pytest.approx(1.3)
 
 
-def test_a_change_has_passed_when_steps_are_as_they_were() -> None:
-    level = StepLevel()
-    level.solved(USUAL)
+def test_a_change_has_passed_when_steps_are_as_they_were_and_the_level_stays() -> None:
+    level = settled()
     level.changed(1.5)
     assert not level.has_passed(USUAL)  # it was not looked at yet
     level.looked_at()
     assert not level.has_passed([1.5] * SETTLED)
     assert not level.has_passed([1.0] * (SETTLED - 1))  # too few to tell
-    assert level.has_passed([1.5] * SETTLED + [1.05] * SETTLED)
+    assert level.has_passed([1.5] * SETTLED + [1.1] * SETTLED)
     level.changed(1.5)  # noticed since
     assert not level.has_passed(USUAL)
+    level.looked_at()
+    level.passed()
+    assert not level.is_unsolved
+    level.changed(1.2)
+    level.looked_at()
+    assert not level.has_passed([1.2] * SETTLED)
 
 
-def test_where_nothing_was_ever_solved_nothing_has_passed() -> None:
+def test_the_level_is_learned_from_enough_steps_while_nothing_has_changed() -> None:
     level = StepLevel()
+    level.settle([9.0] * 2)  # the first steps after workers were joined may be slow
+    level.settle(USUAL)
+    level.settle([9.0] * SETTLED)  # it is known
+    assert level.ratio_now(USUAL) == 1.0 and level.ratio_now([]) == 1.0
     level.changed(1.5)
     level.looked_at()
-    assert not level.has_passed(USUAL)
+    level.forget()  # seconds mean something else now
+    level.settle([0.7] * SETTLED)
+    assert level.ratio_now([0.7] * NOW) == 1.0  # not known: this is no level at which all is well
+    assert not level.has_passed([0.7] * SETTLED)
+    level.solved()
+    level.settle([0.7] * SETTLED)
+    assert level.ratio_now([1.4] * NOW) == pytest.approx(2.0)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from search.online.diagnose.probe_budget import MeteredProbes
+from search.online.diagnose.slowdown_monitor import SlowdownMonitor
 from tests.search.online.simulated.machine import Machine
-from tests.search.online.simulated.mappings import CALM, SINGLES
+from tests.search.online.simulated.mappings import CALM, SINGLES, pool
 from tests.search.online.simulated.planners import RealPlanner
 from tests.search.online.simulated.training import SEEDS, Training, settled, steps_until_good
 
@@ -119,6 +120,50 @@ def test_a_look_is_not_taken_where_it_would_cost_more_than_it_may_gain():
         assert put_off and all(put_off) is (scale < 1) and any(put_off) is (scale < 1)
         assert len(put_off) <= 6  # and it does not say so all the time
     assert tried[1.0] > 0 and tried[0.1] == 0
+
+
+def test_what_a_look_costs_is_counted_also_when_no_usual_step_is_known():
+    training, _ = settled(0, (2.0, 1.0), 10**6, noise=0.0, stragglers=0.0)
+    machine, trials = training.machine, training.controller.trials
+    usual_s, before_s = trials.known_s(trials.mode), trials.lost_s
+    trials.only_incumbent()  # as at the beginning of a look
+    work = trials.meanwhile(machine.background(lambda: None))
+    mode, steps = next(work), 0
+    with pytest.raises(StopIteration):
+        while True:
+            mode, steps = work.send(machine.run(mode)), steps + 1
+    assert steps > 2
+    assert trials.lost_s - before_s >= 0.4 * steps * usual_s  # the machine takes half as long again meanwhile
+
+
+def test_a_load_that_went_after_a_look_in_vain_is_forgotten(monkeypatch):
+    """It would be probed, and mappings would be asked for under it, for ever."""
+    made = []
+
+    class Seen(SlowdownMonitor):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr("search.online.phases.adaptation.SlowdownMonitor", Seen)
+    forgotten = 0
+    for seed in range(6):
+        training, _ = settled(seed, (1.6, 1.0), 60, probe_noise=0.02)
+        training.machine.cannot |= {devices for devices in pool() if len(set(devices)) > 1}  # nothing can be found
+        training.steps(60)
+        assert made[-1].is_slow
+        training.steps(1500)
+        forgotten += not made[-1].is_slow
+    assert forgotten >= 5
+
+
+def test_a_load_is_not_taken_for_gone_because_gpus_are_no_longer_waited_for(monkeypatch):
+    """Steps that overlap take 0.7 of what they took before, so that a load of 1.6 looks like 1.1."""
+    monkeypatch.setattr("search.online.phases.adaptation.LookCost.may_pay", lambda *_: False)
+    for seed in range(4):
+        training, begin = settled(seed, (1.6, 1.0), 10**6, overlap=0.7, quiet=20)
+        training.steps(800)
+        assert [e for e in training.journal.entries if e.kind == "stayed" and e.step > begin + 200]
 
 
 def test_what_a_look_in_vain_cost_does_not_hide_the_load_that_lands_next(monkeypatch):
