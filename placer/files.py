@@ -12,7 +12,7 @@ import os
 import re
 import select
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -121,16 +121,20 @@ def write_whole(path: str | Path, content: bytes) -> None:
         raise PlacerError(f"{path}: cannot be written ({error.strerror}){kept}.") from None
 
 
-def check_outputs(*paths: str | Path | None) -> None:
+def check_outputs(*paths: str | Path | None, inputs: Iterable[str | Path | None] = ()) -> None:
     """Check, before long work, that its outputs can be written as they are now. A pipe need not have a reader yet.
 
-    Raises PlacerError, and BadInputError where two of them are one file.
+    inputs: what the work reads, or keeps its measurements in. Raises PlacerError, and BadInputError where two outputs
+    are one file, or one is an input.
     """
     files = set()
+    read = {Path(path).resolve() for path in inputs if path is not None}
     for path in paths:
         if path is None:
             continue
         found = _found(path)
+        if not found.is_special and Path(path).resolve() in read:
+            raise BadInputError(f"{path}: is read by this command, and would be replaced; name another file to write.")
         if not found.is_special and Path(path).resolve() in files:
             raise BadInputError(f"{path}: two outputs would be written there; name another file for one of them.")
         files.add(Path(path).resolve())

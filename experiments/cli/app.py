@@ -139,7 +139,7 @@ def search(
         minutes=minutes, seed=seed, batch=batch, groups=groups, schedule=schedule, split=split,
         split_batchnorm=split_batchnorm, operators=options.predicting_from(costs, operators),
     )  # fmt: skip
-    check_writable(out, report, trace, gantt)
+    check_writable(out, report, trace, gantt, inputs=(store, spec, split, operators))
     with measuring(store) as opened:
         found = run_search(
             settings, bar(quiet), opened, bool(trace or gantt or is_page(report)),
@@ -195,7 +195,7 @@ def compare(
         minutes=minutes, seed=seed, batch=batch, groups=groups, schedule=schedule,
     )  # fmt: skip
     check_picture(curves, "--curves")
-    check_writable(None, report, curves)
+    check_writable(None, report, curves, inputs=(store, spec))
     with measuring(store) as opened:
         found = run_comparison(CompareSettings(search, peer_measurements, longer), bar(quiet), opened)
         facts = standings.comparison_facts(found)
@@ -240,7 +240,7 @@ def plan(
     from placer.files import check_outputs, write_document
 
     store, devices = options.predicting_from(costs, operators), device_spec(workers, spec)
-    check_outputs(out)
+    check_outputs(out, inputs=(graph, topology, spec, store))
     limits = MemoryLimits.parsed(max_memory or ())
     if store is None:
         files = options.planned_files(graph, topology, devices, batch)
@@ -280,7 +280,7 @@ def simulate(
     from placer.files import check_outputs
 
     check_picture(gantt)
-    check_outputs(trace, gantt)
+    check_outputs(trace, gantt, inputs=(graph, topology, mapping))
     simulated = simulate_command(graph, topology, mapping, schedule, objective, match_by_name)
     try_each(
         lambda: show_result(as_json, simulated.facts, lambda: show_simulated(simulated)),

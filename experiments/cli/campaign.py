@@ -104,7 +104,7 @@ def export(
 
     if out is None and best is None:
         raise BadInputError("there is nothing to write; give --out FILE, --best FOLDER, or both.")
-    meant = None if out is None else check_export(out, format)
+    meant = None if out is None else check_export(out, format, _inputs(spec))
     facts: dict[str, Any] = {}
 
     def write_out() -> None:
@@ -144,7 +144,7 @@ def report(
     from placer.files import check_outputs, write_whole
 
     kind = check_report(out, format)
-    check_outputs(out)
+    check_outputs(out, inputs=_inputs(spec))
     with _opened(spec) as store:
         content = b"" if as_json and out is None else report_content(store, _read(spec), kind)
         facts = {**standing(store), "after": after(store, budgets(store, _read(spec)))} if as_json else {}
@@ -182,6 +182,12 @@ def _opened(path: Path) -> Store:
 
     spec = _read(path)
     return Store(path if spec is None else spec.store, reads=True)
+
+
+def _inputs(path: Path) -> list[Path]:
+    """What a campaign is read from: its spec and its store. Raises BadInputError."""
+    spec = _read(path)
+    return [path] if spec is None else [path, spec.store]
 
 
 def _read(path: Path) -> Spec | None:

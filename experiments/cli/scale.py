@@ -54,7 +54,7 @@ def fit(
     limits = bounds(exponents)
     check_pays(pays)
     form, settings = Form.parse(intrinsic, extrinsic), FitSettings(limits, limits, penalty, samples=samples, seed=seed)
-    check_outputs(out)
+    check_outputs(out, inputs=[data])
     with status(quiet) as advance:
         facts, model = fit_command(data, target, form, settings, pays, advance)
 
@@ -93,7 +93,7 @@ def predict(
     check_pays(pays)
     if plot is not None and vary is None:
         raise BadInputError("--plot draws a curve along one column; name it with --vary NAME=FROM..TO.")
-    check_outputs(plot)
+    check_outputs(plot, inputs=[model])
     fitted = read_scaling(model)
     values = dict(assigned(fitted, text) for text in given or [])
     name, along = varied(fitted, vary) if vary else (None, [])
@@ -145,7 +145,7 @@ def sgd(
     settings = SgdSettings(form, overlap, batch, slots, bucket, input_bytes, io, host, prefetch, host_busy)
     check_picture(plot, "--plot")
     check_pays(pays)
-    check_outputs(plot)
+    check_outputs(plot, inputs=(graph, topology))
     facts, last = sgd_command(graph, topology, counts(devices), settings, pays)
     try_each(
         lambda: show_result(as_json, facts, lambda: show_sgd(facts, last)),

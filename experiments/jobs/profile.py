@@ -59,7 +59,7 @@ def profile_command(
     PlacerError for a store or target that cannot be written, as far as that is known before; and, once what was
     measured until then is kept, DeviceLostError where a device is lost, and KeyboardInterrupt at a signal.
     """
-    check(settings, target)
+    check(settings, target, store)
     if store is not None:
         Store(store).close()
     begin_s = time.perf_counter()
@@ -116,7 +116,7 @@ def _keep_and_tell(profiles: Sequence[OperatorProfile], store: Path | None, targ
     tell_all(_keep(profiles, store, target)[2])
 
 
-def check(settings: ProfileSettings, target: Path | None) -> None:
+def check(settings: ProfileSettings, target: Path | None, store: Path | None = None) -> None:
     """Raises BadInputError and PlacerError, before the profile, for what would fail in it."""
     for batch in settings.batches:
         if batch is not None and batch < 1:
@@ -125,7 +125,7 @@ def check(settings: ProfileSettings, target: Path | None) -> None:
         raise BadInputError(f"--passes is {settings.passes}; give at least 1.")
     if target is not None:
         check_export(target)
-        check_outputs(target)
+        check_outputs(target, inputs=[store])
 
 
 def profiles_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -47,11 +47,18 @@ def write_simulated(simulated: Simulated, trace: Path | None, gantt: Path | None
     write_each((trace, write_trace), (gantt, draw_step))
 
 
-def check_writable(out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None) -> None:
+def check_writable(
+    out: Path | None,
+    report: Path | None,
+    trace: Path | None,
+    gantt: Path | None = None,
+    *,
+    inputs: Iterable[str | Path | None] = (),
+) -> None:
     """Check, before the search, what is written after it.
 
-    Folders that are not there are made. Raises PlacerError for a file that cannot be written, BadInputError for a
-    `gantt` that is not a picture.
+    Folders that are not there are made. inputs: as in `check_outputs`. Raises PlacerError for a file that cannot be
+    written, BadInputError for one that is an input, and for a `gantt` that is not a picture.
     """
     check_picture(gantt)
     for folder in {p for p in (out, *(file and file.parent for file in (report, trace, gantt))) if p is not None}:
@@ -59,7 +66,8 @@ def check_writable(out: Path | None, report: Path | None, trace: Path | None, ga
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise PlacerError(f"{folder}: cannot be written ({error.strerror}); name another folder.") from error
-    check_outputs(*(() if out is None else (out / name for name in OUT_FILES)), report, trace, gantt)
+    folder_files = () if out is None else (out / name for name in OUT_FILES)
+    check_outputs(*folder_files, report, trace, gantt, inputs=inputs)
 
 
 def write_results(

@@ -122,7 +122,9 @@ def cells(row: Trial) -> list[str]:
 def _within(found: Finding) -> str:
     """How far above the lower bound the delivered mapping is predicted."""
     predicted_s, bound_s = found.best.predicted_s, found.lower_bound_s
-    return f"; the delivered one is {predicted_s / bound_s - 1:.0%} above" if predicted_s and bound_s > 0 else ""
+    return (
+        f"; the delivered one is predicted {predicted_s / bound_s - 1:.0%} above" if predicted_s and bound_s > 0 else ""
+    )
 
 
 def summary_lines(found: Finding) -> list[str]:

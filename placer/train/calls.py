@@ -23,9 +23,11 @@ from placer.train.steps.variants import Variants
 from placer.train.variables.hooks import trains_here
 
 MOST_DISTURBED = 16  # steps in a row during which another thread writes, until a step is left alone
-HALF_WAY = (
+HALF_WAY = (  # of a plain step, and of a tf.function
     "and may have written variables that the step as it is written had not reached; check them before you go on, or "
-    "decorate the step with @tf.function if that is meant"
+    "decorate the step with @tf.function if that is meant",
+    "and may have written others of its variables than it would have alone, because nothing orders what failed and "
+    "what writes; check them before you go on",
 )
 
 
@@ -240,8 +242,9 @@ class Calls:
                 return self._placed_anew(variant, tensors)
             if kept is None or not isinstance(error, Exception):
                 self.session.after_failed()
-                if self.untouched.plain is not None and isinstance(error, Exception):
-                    self.variants.leave_alone(f"its placed step failed ({type(error).__name__}), {HALF_WAY}")
+                if isinstance(error, Exception):
+                    said = HALF_WAY[self.untouched.plain is None]
+                    self.variants.leave_alone(f"its placed step failed ({type(error).__name__}), {said}")
                 raise
             self.session.replicas.roll_back(mode.use, kept)
             return self._untouched_instead(variant, mode, tensors, error)

@@ -89,6 +89,17 @@ def test_two_outputs_are_not_one_file(tmp_path):
             check_outputs(tmp_path / "b", other)
 
 
+def test_what_is_read_is_not_replaced(tmp_path):
+    read, other = tmp_path / "graph.json", tmp_path / "other.json"
+    read.write_bytes(b"old")
+    (tmp_path / "link").symlink_to(read)
+    check_outputs(other, "/dev/null", inputs=(read, None, "/dev/null", "resnet50"))
+    for path in (read, tmp_path / "link", tmp_path / "." / "graph.json"):
+        with pytest.raises(BadInputError, match="is read by this command, and would be replaced; name another file"):
+            check_outputs(other, path, inputs=[read])
+    assert read.read_bytes() == b"old"
+
+
 def test_a_link_to_itself_is_refused(tmp_path):
     link = tmp_path / "link"
     link.symlink_to("link")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ ENDINGS = {".csv": CSV, ".parquet": PARQUET, ".db": OPTUNA}
 TABLES, FOLDERS = (CSV, PARQUET), (TENSORBOARD, PERFETTO)
 
 
-def check_export(out: str, format: str | None) -> str:
-    """Which format is meant, as the option or the name says. Raises BadInputError, also where its extra is missing."""
+def check_export(out: str, format: str | None, inputs: Sequence[Path] = ()) -> str:
+    """Which format is meant, as the option or the name says. Raises BadInputError, also where its extra is missing, and
+    where `out` is one of the `inputs`.
+    """
     if format is not None and format not in FORMATS:
         raise BadInputError(f"--format is {short(format)}; choose one of {', '.join(FORMATS)}.")
     meant = format or (OPTUNA if "://" in out else ENDINGS.get(Path(out).suffix.lower()))
@@ -38,7 +41,7 @@ def check_export(out: str, format: str | None) -> str:
         raise BadInputError(f"--out {short(out)}: is a file; {meant} needs a folder.")
     _check_extra(meant)
     if meant not in FOLDERS and "://" not in out:
-        check_outputs(out)
+        check_outputs(out, inputs=inputs)
     return meant
 
 

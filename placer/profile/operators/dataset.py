@@ -169,7 +169,7 @@ def _number(value: Any) -> float | None:
 def check_export(path: Path) -> None:
     """Check before profiling that `path` can be written after it. Raises BadInputError."""
     if path.suffix not in (".csv", ".parquet"):
-        raise BadInputError(f"--export {path}: {path.suffix or 'no'} format is known; name a .csv or .parquet file.")
+        raise BadInputError(f"--export {path}: no format of that name is known; name a .csv or .parquet file.")
     if not path.parent.is_dir():
         raise BadInputError(f"--export {path}: there is no folder {path.parent}; make it first.")
     if path.suffix == ".parquet":

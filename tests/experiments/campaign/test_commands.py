@@ -80,6 +80,17 @@ def test_outputs_of_a_report_and_an_export_are_tried_each_by_itself(done, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("command", "format"), [("report", "md"), ("export", "csv")])
+@pytest.mark.parametrize("of", ["campaign.toml", "campaign.sqlite"])
+def test_what_a_campaign_is_read_from_is_not_replaced(done, command, format, of):
+    store = done / "campaign.sqlite"
+    before = store.read_bytes()
+    found = placer(command, done / of, "--out", store, "--format", format)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "is read by this command, and would be replaced" in found.stderr and found.stderr.count("\n") == 1
+    assert store.read_bytes() == before
+
+
 def test_a_warm_start_is_an_option_and_what_is_no_store_is_one_line_and_exit_code_2(folder, edited, done):
     path = edited("seeds = [0, 1]", 'seeds = [2]\nstore = "second.sqlite"')
     found = placer("run", path, "--warm-start", folder / "two.json")

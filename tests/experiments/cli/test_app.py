@@ -150,6 +150,7 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         (("plan", "none.json", "none.json", "--max-memory", "gpu:0=0"), 2, "leaves no memory; give at least one byte"),
         (("spoc", GRAPH, "none.json"), 2, "none.json"),
         (("show", "none.json"), 2, "none.json: cannot be read"),
+        (("plan", GRAPH, "none.json", "--out", GRAPH), 2, "is read by this command, and would be replaced"),
         (("diff", GRAPH, GRAPH), 2, "placer.graph/1"),
         (("spoc", "keras:ResNet5"), 2, "did you mean 'ResNet50'"),
         pytest.param(("bench", "everything"), 2, "everything", marks=pytest.mark.nightly),

@@ -109,6 +109,32 @@ def test_an_error_of_the_step_itself_is_raised_once_and_only_once(two_cpus, live
     hand.close()
 
 
+def test_a_tf_function_whose_placed_step_fails_is_left_alone_with_a_word(two_cpus, live_hand):
+    """Nothing orders an assert and the writes beside it: how much is written differs from mapping to mapping."""
+    weights = [tf.Variable(1.0) for _ in range(3)]
+
+    @tf.function
+    def step(x):
+        tf.debugging.assert_less(x, 50.0)
+        for weight in weights:
+            weight.assign_add(x)
+        return weights[0].read_value()
+
+    hand = live_hand(step)
+    for _ in range(UNTOUCHED):
+        hand(tf.constant(1.0))
+    hand.place()
+    hand(tf.constant(1.0))
+    assert hand.is_placed
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        hand(tf.constant(99.0))
+    assert "its placed step failed (InvalidArgumentError), and may have written others" in hand.live.left_alone
+    for weight in weights:
+        weight.assign(1.0)
+    assert hand(tf.constant(1.0)).numpy() == 2.0 and not hand.is_placed
+    hand.close()
+
+
 def test_another_signature_is_tried_before_it_is_placed(two_cpus, live_hand):
     step, variables = program()
     hand = started(live_hand, step)
