@@ -57,7 +57,7 @@ class Hybrid(Searcher):
         trusted = self._simulator_is_clock()
         if self.search.is_small():
             self.search.predict_all()
-        elif self.told_then != len(self.told):
+        if not self.search.is_small() and self.told_then != len(self.told):
             self.search.improve(trusted)
             self.told_then = len(self.told)
         placement = self._best_predicted() if trusted else self._most_promising(self._residual())

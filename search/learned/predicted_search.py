@@ -61,6 +61,7 @@ class PredictedSearch:
         self.bound_s = 0.0  # that every placement is predicted to take at least
         self._certified = False  # whether branch and bound had its go
         self._per_s = 0.0  # of a round's budget, as fast as the last one went
+        self._too_many = False  # placements to predict all of them in the time that is left
 
     @property
     def problem(self) -> Problem:
@@ -73,7 +74,9 @@ class PredictedSearch:
 
     def is_small(self) -> bool:
         """Whether every placement can be predicted."""
-        return self.problem.space * len(self.problem.units) <= self.settings.enumerate * FEW_UNITS
+        return (
+            not self._too_many and self.problem.space * len(self.problem.units) <= self.settings.enumerate * FEW_UNITS
+        )
 
     def predict(self, rows: Rows) -> NDArray[np.float64]:
         """The objective of each row, counted in the searcher's `evaluations`."""
@@ -81,17 +84,22 @@ class PredictedSearch:
         return self.problem.predict_many(rows)
 
     def predict_all(self) -> None:
-        """Predict every placement there is."""
+        """Predict every placement there is; where the time that is left does not suffice, the space is not small."""
         if self.rounds:
             return
         self.elites.room = self.settings.enumerate
-        every, whole = fitting_placements(self.problem), False
+        every, whole, count, begin_s = fitting_placements(self.problem), False, 0, self._left_s()
         while not (self._searcher.stop() and self.elites.value):
             part = np.array(list(islice(every, AT_ONCE)), np.int32)
             if not len(part):
                 whole = True
                 break
             self.elites.add(part, self.predict(part))
+            count += len(part)
+            left_s = self._left_s()
+            if left_s < math.inf and (self.problem.space - count) * (begin_s - left_s) > left_s * count:
+                self._too_many, self.elites.room = True, self.settings.pool
+                return
         self.rounds = 1
         self.bound_s = self.elites.ranked()[0][0] if whole and self.elites.value else 0.0
 

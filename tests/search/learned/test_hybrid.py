@@ -9,10 +9,12 @@ from placer.graph.op_graph import Op, OpGraph
 from placer.result import Measured
 from search.learned import predicted_search
 from search.learned.hybrid import Hybrid, HybridSettings
+from search.learned.predicted_search import PredictedSearch
 from search.offline.plan import plan
 from search.problem.problem import Problem
-from search.problem.searcher import SearchExhausted, fitting_placements
+from search.problem.searcher import Deadline, SearchExhausted, fitting_placements
 from search.session.registry import make_searcher
+from tests.clock import Clock
 
 LISTS = ("heft", "donf", "peft", "cpop")
 UNCOUNTED = HybridSettings(enumerate=0)
@@ -44,6 +46,24 @@ def test_a_small_space_is_proven_and_a_plan_of_it_ends_at_once(build):
     found = plan(problem, "hybrid", seconds=5_000, clock=lambda: float(next(ticks)))
     assert found.value == pytest.approx(found.lower_bound)
     assert found.seconds < 100
+
+
+def test_a_space_that_cannot_be_predicted_in_the_time_that_is_left_is_searched(build, monkeypatch):
+    """Placements in order say nothing of the best one, before they have all been looked at."""
+    problem = Problem(build.layered(3, layers=3), build.machine("gpu", "gpu", "gpu", "cpu"))
+    assert HybridSettings.enumerate < problem.space < 64 * HybridSettings.enumerate / len(problem.units)
+    clock, predict = Clock(), PredictedSearch.predict
+
+    def slow(search, rows):
+        clock.now_s += 1e-4 * len(rows)
+        return predict(search, rows)
+
+    monkeypatch.setattr(PredictedSearch, "predict", slow)
+    searcher = Hybrid(problem, stop=Deadline(2.0, clock))
+    value = problem.predict(problem.placement(searcher.ask()))
+    assert searcher.evaluations < problem.space / 2 and clock() < 2.0
+    optimum = problem.predict_many(np.array(list(fitting_placements(problem)))).min()
+    assert value == pytest.approx(optimum, rel=0.01)
 
 
 def test_few_placements_of_many_ops_are_not_all_held_at_once(build, monkeypatch):
