@@ -81,7 +81,7 @@ def predict(
 
     Example: placer scale predict model.json batch=64 --vary devices=1..16 --plot curve.png
     """
-    from experiments.cli.scale_words import assigned, check_pays, varied
+    from experiments.cli.scale_words import all_assigned, check_pays, varied
     from experiments.jobs.scale import prediction_facts
     from experiments.report.plots.picture import check_picture
     from experiments.report.plots.scaling import draw_curve
@@ -95,7 +95,7 @@ def predict(
         raise BadInputError("--plot draws a curve along one column; name it with --vary NAME=FROM..TO.")
     check_outputs(plot, inputs=[model])
     fitted = read_scaling(model)
-    values = dict(assigned(fitted, text) for text in given or [])
+    values = all_assigned(fitted, given or [])
     name, along = varied(fitted, vary) if vary else (None, [])
     facts = prediction_facts(fitted, values, name, along, pays)
 

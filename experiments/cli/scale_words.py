@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from placer.errors import BadInputError, short
+from placer.errors import BadInputError, first_twice, short
 from surrogate.scaling.model import ScalingModel, Value
 from surrogate.scaling.runs import number
 
@@ -27,8 +29,16 @@ def check_pays(pays: float) -> None:
         raise BadInputError(f"--pays is {pays}; give a share between 0 and 1.")
 
 
-def assigned(model: ScalingModel, text: str) -> tuple[str, Value]:
-    """A column and its value, written as batch=64."""
+def all_assigned(model: ScalingModel, texts: Sequence[str]) -> dict[str, Value]:
+    """Columns and their values, each written as batch=64. Raises BadInputError, also for a column that comes twice."""
+    pairs = [_assigned(model, text) for text in texts]
+    twice = first_twice([name for name, _ in pairs])
+    if twice is not None:
+        raise BadInputError(f"{short(twice)} is given twice; leave one of them out.")
+    return dict(pairs)
+
+
+def _assigned(model: ScalingModel, text: str) -> tuple[str, Value]:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
         raise BadInputError(f"{short(text)} sets nothing; write name=value.")

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.jobs.interrupt import interruptible
-from placer.errors import BadInputError
+from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.held_memory import Lack, fullest_bytes, most_bytes
 from placer.graph.mapping import Mapping
-from placer.graph.mapping_files import MappingFile, mapping_file, read_mapping
+from placer.graph.mapping_files import MappingFile, mapping_file, read_mapping, read_mapping_file
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
+from placer.graph.op_graph import OpGraph
 from placer.graph.pins import parse_pin, pinned
 from placer.graph.topology import Link
 from search.defaults import DEFAULT_SEARCHER
@@ -30,6 +31,7 @@ from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 
 UNCOUNTED = "Of memory, only memory_bytes of ops are counted, and no tensors:"
+GROUPS = "groups.json"  # of a search, for its graph.json
 FREE = Link("*", "*", latency_s=0.0, bandwidth_bytes_per_s=float("inf"))
 
 
@@ -138,9 +140,24 @@ def simulate_command(
     if objective not in OBJECTIVES:
         raise BadInputError(f"the objective {objective!r} is none of {', '.join(OBJECTIVES)}.")
     graph, topology = read_graph(graph_path), read_topology(topology_path)
-    mapping = read_mapping(mapping_path, graph, topology, match_by_name)
+    try:
+        mapping = read_mapping(mapping_path, graph, topology, match_by_name)
+    except BadInputError:
+        _point_to_groups(mapping_path, graph)
+        raise
     timeline = timeline_of(mapping, objective, schedule)
     return Simulated(_facts(mapping, timeline, objective, schedule), timeline)
+
+
+def _point_to_groups(mapping_path: str | Path, graph: OpGraph) -> None:
+    """Raises BadInputError where the mapping lies beside that of the graph's groups, as in the folder of a search."""
+    beside = Path(mapping_path).with_name(GROUPS)
+    try:
+        made_for = read_mapping_file(beside).graph
+    except PlacerError:
+        return
+    if made_for is not None and made_for.fingerprint == graph.fingerprint:
+        raise BadInputError(f"{mapping_path} is of ops, and this graph of their groups; give {beside} instead.")
 
 
 def _facts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from placer.devices.host.cores import usable_cores
@@ -17,6 +18,8 @@ from placer.graph.memory_limits import MemoryLimits
 SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N, host:port,host:port, ray:N, ray:N@HOST:PORT or a topology file (.json)"
 MOST = 64  # logical devices per physical one
 NUMBER = re.compile(r"[0-9]{1,9}")
+KINDS = ("workers", "gpus", "cpus", "ray")
+MOST_PORT = 65_535
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
 
 
@@ -97,6 +100,8 @@ def worker_addresses(spec: str) -> tuple[str, ...]:
     if not spec.endswith(".json"):
         if not all(map(ADDRESS.match, spec.split(","))):
             raise BadInputError(f"devices {spec!r} is unknown; write {SPECS}, or leave it out.")
+        for address in spec.split(","):
+            _check_address(address)
         return tuple(spec.split(","))
     for device in (devices := read_topology(spec).devices):
         if device.address is None:
@@ -104,3 +109,15 @@ def worker_addresses(spec: str) -> tuple[str, ...]:
         if not ADDRESS.match(device.address):
             raise BadInputError(f"{spec}: device {short(device.name)}: {short(device.address)} is no host:port.")
     return tuple(dict.fromkeys(device.address for device in devices if device.address is not None))
+
+
+def _check_address(address: str) -> None:
+    """Raises BadInputError for a port that there is not, and for what is rather a misspelt kind of devices."""
+    host, _, port = address.rpartition(":")
+    if int(port) > MOST_PORT:
+        raise BadInputError(f"devices {short(address)}: ports end at {MOST_PORT}; correct it.")
+    near = get_close_matches(host, KINDS, 1, 0.75)
+    if near and int(port) <= MOST:  # no worker serves at such a port
+        raise BadInputError(
+            f"devices {short(address)}: {short(host)} is no kind of devices; did you mean {near[0]}:{port}?"
+        )

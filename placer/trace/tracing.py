@@ -35,9 +35,9 @@ def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
         is_function = hasattr(type(traceable), "python_function")
         return _own(traceable, layout) if is_function else _traced_anew(traceable, layout)
     except Exception as error:
-        raise BadInputError(
-            f"{name}: TensorFlow could not trace the step: {type(error).__name__}: {gist(error)}"
-        ) from error
+        kind = f"{type(error).__name__}: "
+        said = gist(error).removeprefix(kind)  # AutoGraph may have put it there, too
+        raise BadInputError(f"{name}: TensorFlow could not trace the step: {kind}{said}") from error
 
 
 def given_to(concrete: Any) -> list[str]:

@@ -10,7 +10,9 @@ import pytest
 
 from experiments.jobs.plan import plan_command, simulate_command
 from placer.errors import BadInputError, PlacerError
-from placer.graph.graph_files import write_graph, write_topology
+from placer.graph.graph_files import read_graph, read_topology, write_graph, write_topology
+from placer.graph.mapping import Mapping
+from placer.graph.mapping_files import mapping_file, write_mapping
 from placer.graph.memory_limits import MemoryLimits
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
@@ -53,6 +55,21 @@ def test_no_mapping_that_fits_is_a_failure_with_how_much_the_nearest_lacks(plans
         plans(None, 150, 150)
     with pytest.raises(BadInputError, match=r"needs 40 memory_bytes and all devices together hold 30 .*, 10 too few"):
         plans(None, 15, 15)
+
+
+def test_the_mapping_of_ops_beside_that_of_their_groups_points_to_it(plans: Any, tmp_path: Path) -> None:
+    """As in the folder of a search, whose graph.json is that of the groups."""
+    plans()
+    graph, topology = tmp_path / "graph.json", tmp_path / "topology.json"
+    ops = OpGraph("keeping", (Op("a", cost_s={"cpu": 1.0}),), ())
+    placed = read_topology(topology)
+    for name, of in (("mapping.json", ops), ("groups.json", read_graph(graph))):
+        write_mapping(tmp_path / name, mapping_file(Mapping.single(of, placed, 0), objective="makespan"))
+    with pytest.raises(BadInputError, match=r"is of ops, and this graph of their groups; give .*groups\.json instead"):
+        simulate_command(graph, topology, tmp_path / "mapping.json")
+    (tmp_path / "groups.json").unlink()
+    with pytest.raises(BadInputError, match="was made for graph"):
+        simulate_command(graph, topology, tmp_path / "mapping.json")
 
 
 def test_the_memory_of_a_topology_file_is_for_variables_and_what_is_held_beside_it_is_said(plans: Any) -> None:

@@ -133,6 +133,7 @@ def test_curves_are_drawn(model, tmp_path, vary):
     ("given", "vary", "plot", "pays", "says"),
     [
         (["filters"], None, None, 0.05, "'filters' sets nothing; write name=value"),
+        (["batch=8", "batch=16"], None, None, 0.05, "'batch' is given twice"),
         (["depth=3"], None, None, 0.05, "no column 'depth'"),
         (["act=swish"], None, None, 0.05, "act is 'swish', which no run had; they had gelu, relu"),
         (["batch=many"], None, None, 0.05, "batch is 'many'"),

@@ -199,6 +199,7 @@ def test_a_compiled_keras_model_is_a_step(two_cpus):
         (lambda x: tf.cast(x, tf.int32), "no floating-point tensor"),
         (lambda x: x * 2.0, "updates no variable"),
         (lambda x: x.no_such_thing, "could not trace"),
+        (lambda x: {}["inside"] + x, "could not trace the step: KeyError: 'inside'$"),
         (5, "is no training step"),
     ],
 )
