@@ -127,14 +127,13 @@ def check_outputs(*paths: str | Path | None, inputs: Iterable[str | Path | None]
     inputs: what the work reads, or keeps its measurements in. Raises PlacerError, and BadInputError where two outputs
     are one file, or one is an input.
     """
-    files = set()
-    read = {Path(path).resolve() for path in inputs if path is not None}
+    files, read = set(), list(inputs)
     for path in paths:
         if path is None:
             continue
         found = _found(path)
-        if not found.is_special and Path(path).resolve() in read:
-            raise BadInputError(f"{path}: is read by this command, and would be replaced; name another file to write.")
+        if not found.is_special:
+            check_not_read(path, read)
         if not found.is_special and Path(path).resolve() in files:
             raise BadInputError(f"{path}: two outputs would be written there; name another file for one of them.")
         files.add(Path(path).resolve())
@@ -146,6 +145,12 @@ def check_outputs(*paths: str | Path | None, inputs: Iterable[str | Path | None]
                     pass
         except OSError as error:
             raise PlacerError(f"{path}: cannot be written ({error.strerror}); name another file.") from None
+
+
+def check_not_read(path: str | Path, inputs: Iterable[str | Path | None]) -> None:
+    """Raises BadInputError where an output is one of the inputs, by whatever name."""
+    if os.path.realpath(path) in {os.path.realpath(read) for read in inputs if read is not None}:
+        raise BadInputError(f"{path}: is read by this command, and would be replaced; name another file to write.")
 
 
 class _Found(NamedTuple):

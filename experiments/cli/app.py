@@ -139,7 +139,7 @@ def search(
         minutes=minutes, seed=seed, batch=batch, groups=groups, schedule=schedule, split=split,
         split_batchnorm=split_batchnorm, operators=options.predicting_from(costs, operators),
     )  # fmt: skip
-    check_writable(out, report, trace, gantt, inputs=(store, spec, split, operators))
+    check_writable(out, report, trace, gantt, inputs=(store, spec, split, operators, options.program_in(model)))
     with measuring(store) as opened:
         found = run_search(
             settings, bar(quiet), opened, bool(trace or gantt or is_page(report)),
@@ -195,7 +195,7 @@ def compare(
         minutes=minutes, seed=seed, batch=batch, groups=groups, schedule=schedule,
     )  # fmt: skip
     check_picture(curves, "--curves")
-    check_writable(None, report, curves, inputs=(store, spec))
+    check_writable(None, report, curves, inputs=(store, spec, options.program_in(model)))
     with measuring(store) as opened:
         found = run_comparison(CompareSettings(search, peer_measurements, longer), bar(quiet), opened)
         facts = standings.comparison_facts(found)
@@ -240,7 +240,7 @@ def plan(
     from placer.files import check_outputs, write_document
 
     store, devices = options.predicting_from(costs, operators), device_spec(workers, spec)
-    check_outputs(out, inputs=(graph, topology, spec, store))
+    check_outputs(out, inputs=(graph, options.program_in(graph), topology, spec, store))
     limits = MemoryLimits.parsed(max_memory or ())
     if store is None:
         files = options.planned_files(graph, topology, devices, batch)

@@ -132,6 +132,12 @@ def predicting_from(costs: str, operators: Path | None) -> Path | None:
     return operators or DEFAULT_OPERATORS
 
 
+def program_in(model: str) -> str | None:
+    """The file of a model that is named as file.py:function."""
+    file, _, _ = model.rpartition(":")
+    return file if file.endswith(".py") else None
+
+
 def planned_files(graph: str, topology: Path | None, spec: str | None, batch: int | None) -> tuple[str, Path]:
     """The two files of a plan with profiled costs. Raises BadInputError where something else is given."""
     if topology is None or spec is not None or batch is not None:

@@ -60,6 +60,7 @@ DEVICES = (
 # Values that may be right, by the name of the option or argument; the others are numbers or words, by their type.
 VALUES: dict[str, Sequence[str]] = {
     "graph": FILES, "topology": FILES, "mapping": FILES, "spec": FILES, "data": FILES, "split": ("auto", "off", *FILES),
+    "one": FILES, "other": FILES,
     "model": MODELS, "models": MODELS, "name": ("nosuch",), "devices": DEVICES,
     "workers": ("0", "-1", "\u00b2", "9" * 30),
     "out": OUTPUTS, "report": OUTPUTS, "trace": OUTPUTS, "gantt": OUTPUTS, "store": OUTPUTS, "export": OUTPUTS,
@@ -77,6 +78,7 @@ VALUES: dict[str, Sequence[str]] = {
 # What is right of these, so that some lines are.
 RIGHT = {
     "graph": "graph.json", "topology": "topology.json", "mapping": "mapping.json", "spec": "campaign.toml",
+    "one": "mapping.json", "other": "mapping.json",
     "data": "runs.csv", "model": "scaling.json", "target": "step_s", "intrinsic": "layers", "extrinsic": "kernel",
     "exponents": "-3..3", "searcher": "local", "objective": "max-load", "schedule": "donf", "out": "out.json",
     "report": "out.md", "seed": "3", "pin": "a=gpu:0", "format": "md", "vary": "layers=1..16", "plot": "out.png",

@@ -143,21 +143,23 @@ def simulate_command(
     try:
         mapping = read_mapping(mapping_path, graph, topology, match_by_name)
     except BadInputError:
-        _point_to_groups(mapping_path, graph)
+        _point_to_groups(Path(mapping_path), graph)
         raise
     timeline = timeline_of(mapping, objective, schedule)
     return Simulated(_facts(mapping, timeline, objective, schedule), timeline)
 
 
-def _point_to_groups(mapping_path: str | Path, graph: OpGraph) -> None:
-    """Raises BadInputError where the mapping lies beside that of the graph's groups, as in the folder of a search."""
-    beside = Path(mapping_path).with_name(GROUPS)
+def _point_to_groups(path: Path, graph: OpGraph) -> None:
+    """Raises BadInputError where a mapping of another graph lies beside that of this one, which is of its groups: so it
+    is in the folder of a search.
+    """
+    beside = path.parent / GROUPS
     try:
-        made_for = read_mapping_file(beside).graph
+        given, other = read_mapping_file(path).graph, read_mapping_file(beside).graph
     except PlacerError:
         return
-    if made_for is not None and made_for.fingerprint == graph.fingerprint:
-        raise BadInputError(f"{mapping_path} is of ops, and this graph of their groups; give {beside} instead.")
+    if given is not None and other is not None and given.fingerprint != graph.fingerprint == other.fingerprint:
+        raise BadInputError(f"{path} is of ops, and this graph of their groups; give {beside} instead.")
 
 
 def _facts(

@@ -54,6 +54,8 @@ def show_difference(facts: Facts) -> None:
             count = f"{scope['ops']:,} of {scope['of']:,}"
             table.add_row(cell(scope["scope"] or "(no scope)"), cell(scope["src"]), cell(scope["dst"]), count)
         console.print(table)
+        if left := facts["moved"] - sum(scope["ops"] for scope in facts["scopes"]):
+            console.print(f"... and {left:,} ops of other layers.")
     for which in ("one", "other"):
         if facts[which]["measured_s"] is not None:
             console.print(f"{which}: {_measured(facts[which])}")

@@ -57,7 +57,8 @@ def check_writable(
 ) -> None:
     """Check, before the search, what is written after it.
 
-    Folders that are not there are made. inputs: as in `check_outputs`. Raises PlacerError for a file that cannot be
+    Folders that are not there are made. inputs: as in `check_outputs`, but a search may be repeated in the folder from
+    which it takes devices or splits. Raises PlacerError for a file that cannot be
     written, BadInputError for one that is an input, and for a `gantt` that is not a picture.
     """
     check_picture(gantt)
@@ -67,7 +68,8 @@ def check_writable(
         except OSError as error:
             raise PlacerError(f"{folder}: cannot be written ({error.strerror}); name another folder.") from error
     folder_files = () if out is None else (out / name for name in OUT_FILES)
-    check_outputs(*folder_files, report, trace, gantt, inputs=inputs)
+    check_outputs(*folder_files, report, trace, gantt)
+    check_outputs(report, trace, gantt, inputs=inputs)
 
 
 def write_results(

@@ -19,6 +19,7 @@ SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N, host:port,host:port, ray:N, ray:
 MOST = 64  # logical devices per physical one
 NUMBER = re.compile(r"[0-9]{1,9}")
 KINDS = ("workers", "gpus", "cpus", "ray")
+LIKE = 0.76  # how alike a host and a kind of devices are, of which one is meant for the other
 MOST_PORT = 65_535
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
 
@@ -100,24 +101,28 @@ def worker_addresses(spec: str) -> tuple[str, ...]:
     if not spec.endswith(".json"):
         if not all(map(ADDRESS.match, spec.split(","))):
             raise BadInputError(f"devices {spec!r} is unknown; write {SPECS}, or leave it out.")
-        for address in spec.split(","):
-            _check_address(address)
-        return tuple(spec.split(","))
+        addresses = tuple(spec.split(","))
+        for address in addresses:
+            _check_address(address, is_alone=len(addresses) == 1)
+        return addresses
     for device in (devices := read_topology(spec).devices):
         if device.address is None:
             raise BadInputError(f"{spec}: device {short(device.name)} has no address; add host:port, or leave it out.")
         if not ADDRESS.match(device.address):
             raise BadInputError(f"{spec}: device {short(device.name)}: {short(device.address)} is no host:port.")
+        _check_address(device.address, is_alone=False)
     return tuple(dict.fromkeys(device.address for device in devices if device.address is not None))
 
 
-def _check_address(address: str) -> None:
-    """Raises BadInputError for a port that there is not, and for what is rather a misspelt kind of devices."""
+def _check_address(address: str, *, is_alone: bool = True) -> None:
+    """Raises BadInputError for a port that there is not, and for what is rather a kind of devices."""
     host, _, port = address.rpartition(":")
     if int(port) > MOST_PORT:
         raise BadInputError(f"devices {short(address)}: ports end at {MOST_PORT}; correct it.")
-    near = get_close_matches(host, KINDS, 1, 0.75)
-    if near and int(port) <= MOST:  # no worker serves at such a port
-        raise BadInputError(
-            f"devices {short(address)}: {short(host)} is no kind of devices; did you mean {near[0]}:{port}?"
-        )
+    near = get_close_matches(host, KINDS, 1, LIKE)
+    if not near or int(port) > MOST:  # no worker serves at such a port
+        return
+    meant = f"{near[0]}:{port}"
+    if is_alone:
+        raise BadInputError(f"devices {short(address)}: {short(host)} is no kind of devices; did you mean {meant}?")
+    raise BadInputError(f"devices {short(address)} cannot stand in a list of host:port; give {meant} alone.")

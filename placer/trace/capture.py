@@ -105,6 +105,11 @@ class Captured:
         taken = (source_of(i) for node in self.graph_def.node if node.op not in READS for i in node.input)
         return frozenset(taken) & self.variables.keys()
 
+    @cached_property
+    def has_loose_check(self) -> bool:
+        """As in `AccessOrder`."""
+        return AccessOrder(self.graph_def).has_loose_check()
+
     @property
     def arguments(self) -> tuple[str, ...]:
         """The nodes that a call gives a value: inputs, the number of draws where steps draw, captures, variables."""

@@ -10,6 +10,7 @@ from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.devices.links.staging import on_gpus
 from placer.errors import BadInputError, what_failed
+from placer.trace.graph_def.access_order import RAISED
 from placer.trace.iterator_inputs import EndOfDataError
 from placer.train.builder import Builder
 from placer.train.device_session import DeviceSession
@@ -23,11 +24,13 @@ from placer.train.steps.variants import Variants
 from placer.train.variables.hooks import trains_here
 
 MOST_DISTURBED = 16  # steps in a row during which another thread writes, until a step is left alone
-HALF_WAY = (  # of a plain step, and of a tf.function
+HALF_WAY = (
     "and may have written variables that the step as it is written had not reached; check them before you go on, or "
-    "decorate the step with @tf.function if that is meant",
+    "decorate the step with @tf.function if that is meant"
+)
+UNLIKE_ALONE = (
     "and may have written others of its variables than it would have alone, because nothing orders what failed and "
-    "what writes; check them before you go on",
+    "what writes; check them before you go on"
 )
 
 
@@ -243,8 +246,7 @@ class Calls:
             if kept is None or not isinstance(error, Exception):
                 self.session.after_failed()
                 if isinstance(error, Exception):
-                    said = HALF_WAY[self.untouched.plain is None]
-                    self.variants.leave_alone(f"its placed step failed ({type(error).__name__}), {said}")
+                    self._failed(mode, error)
                 raise
             self.session.replicas.roll_back(mode.use, kept)
             return self._untouched_instead(variant, mode, tensors, error)
@@ -253,6 +255,17 @@ class Calls:
         if self.session.fragile:
             self.session.after_placed(partial(self._repeat, variant.key, tensors), tensors, step_s)
         return mode.step.captured.pack(outputs), step_s
+
+    def _failed(self, mode: Placed, error: Exception) -> None:
+        """A placed step raised after it had trained before: leave the step alone where it may have written other
+        variables than it would have as the user called it.
+        """
+        said = HALF_WAY
+        if self.untouched.plain is None:
+            if any(text in str(error) for text in RAISED) and not mode.step.captured.has_loose_check:
+                return
+            said = UNLIKE_ALONE
+        self.variants.leave_alone(f"its placed step failed ({type(error).__name__}), {said}")
 
     def _untouched_instead(
         self, variant: Variant, mode: Placed, tensors: Sequence[Any], error: Exception

@@ -97,7 +97,8 @@ class PredictedSearch:
             self.elites.add(part, self.predict(part))
             count += len(part)
             left_s = self._left_s()
-            if left_s < math.inf and (self.problem.space - count) * (begin_s - left_s) > left_s * count:
+            is_more = len(part) == AT_ONCE and self.problem.space > count
+            if is_more and left_s < math.inf and (self.problem.space - count) * (begin_s - left_s) > left_s * count:
                 self._too_many, self.elites.room = True, self.settings.pool
                 return
         self.rounds = 1
@@ -207,12 +208,14 @@ class PredictedSearch:
             "elites": [[value, list(placement)] for value, placement in self.elites.ranked()],
             "least": self.bound_s,
             "certified": self._certified,
+            "too_many": self._too_many,
             "moves": self.moves.share.tolist() if self.rounds else None,
         }
 
     def recall(self, memory: dict[str, Any]) -> None:
         """Go on from what `remember` returned."""
         self.rounds, self.bound_s = memory["rounds"], memory["least"]
+        self._too_many = memory.get("too_many", False)
         self._certified = memory.get("certified", self.rounds > 1)
         self.elites = Elites(self.settings.pool)
         for value, placement in memory["elites"]:

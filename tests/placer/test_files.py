@@ -93,7 +93,8 @@ def test_what_is_read_is_not_replaced(tmp_path):
     read, other = tmp_path / "graph.json", tmp_path / "other.json"
     read.write_bytes(b"old")
     (tmp_path / "link").symlink_to(read)
-    check_outputs(other, "/dev/null", inputs=(read, None, "/dev/null", "resnet50"))
+    (tmp_path / "loop").symlink_to("loop")
+    check_outputs(other, "/dev/null", inputs=(read, None, "/dev/null", "resnet50", tmp_path / "loop"))
     for path in (read, tmp_path / "link", tmp_path / "." / "graph.json"):
         with pytest.raises(BadInputError, match="is read by this command, and would be replaced; name another file"):
             check_outputs(other, path, inputs=[read])

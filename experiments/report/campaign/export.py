@@ -14,11 +14,12 @@ from experiments.report.campaign.report import MARKDOWN, report_content
 from experiments.report.campaign.scalars import check_tensorboard, write_scalars
 from experiments.report.campaign.traces import write_traces
 from placer.errors import BadInputError, PlacerError, short
-from placer.files import check_outputs, parquet
+from placer.files import check_not_read, check_outputs, parquet
 
 CSV, PARQUET, OPTUNA, TENSORBOARD, PERFETTO = "csv", "parquet", "optuna", "tensorboard", "perfetto"
 FORMATS = (CSV, PARQUET, OPTUNA, TENSORBOARD, PERFETTO)
 ENDINGS = {".csv": CSV, ".parquet": PARQUET, ".db": OPTUNA}
+SQLITE = "sqlite:///"  # what the address of an SQLite storage begins with
 TABLES, FOLDERS = (CSV, PARQUET), (TENSORBOARD, PERFETTO)
 
 
@@ -42,6 +43,8 @@ def check_export(out: str, format: str | None, inputs: Sequence[Path] = ()) -> s
     _check_extra(meant)
     if meant not in FOLDERS and "://" not in out:
         check_outputs(out, inputs=inputs)
+    elif out.startswith(SQLITE):
+        check_not_read(out.removeprefix(SQLITE), inputs)
     return meant
 
 

@@ -17,6 +17,7 @@ from placer.trace.graph_def.node_def import called, source_of
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 RESOURCE = tf.resource.as_datatype_enum
 CHECKS = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})  # where one raises, no write that waits for it runs
+RAISED = ("assertion failed", "Tensor had ")  # what they say
 HARMLESS = READS | {"VariableShape", "VarIsInitializedOp"}  # two of these on one variable may come in any order
 # Ops that run functions: attribute -> the input that is the function's first argument.
 FIRST_ARGUMENT = {"f": 0, "cond": 0, "body": 0, "then_branch": 1, "else_branch": 1, "branches": 1}
@@ -40,6 +41,7 @@ class AccessOrder:
         self._before: dict[str, int] = {}
         for node in self._nodes:
             self._before[node.name] = self._inherited(node, self._before)
+        self._writes: list[str] = []
         self._conflicts = dict(self._conflicting(functions))
 
     def restore(self) -> None:
@@ -67,6 +69,14 @@ class AccessOrder:
                     return other, name
         return None
 
+    def has_loose_check(self) -> bool:
+        """Whether a check may run before or after some write, so that what is written differs where it raises."""
+        return any(
+            not self._before[write] & self._bit[check] and not self._before[check] & self._bit[write]
+            for write in self._writes
+            for check in self._checks
+        )
+
     def _conflicting(self, functions: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         """For each op that takes a handle, those before it on that handle, the last first, unless both only read it;
         for one that may write it, also the checks that it comes after, the last first.
@@ -80,6 +90,8 @@ class AccessOrder:
                 found += [name for name, also in reversed(earlier[handle]) if not (reads and also)]
                 earlier[handle].append((node.name, reads))
                 writes = writes or not reads
+            if writes:
+                self._writes.append(node.name)
             checks = [check for check in reversed(self._checks) if self._before[node.name] & self._bit[check]]
             yield node.name, [*found, *checks] if writes else found
 

@@ -115,7 +115,7 @@ class SlowdownMonitor:
     def take_load_from(self, readings: Sequence[LoadReading]) -> None:
         """Take the load for what these readings show, also where they show none; not where only steps ever did."""
         if not self._is_felt:
-            self.load = self._seen(readings)
+            self.load, self._looked_at = self._seen(readings), LoadReading.middle(readings)
 
     def look_again(self, readings: Sequence[LoadReading]) -> None:
         """Take the load for what these readings show, unless they show none, or only steps do."""

@@ -24,6 +24,7 @@ class StepLevel:
 
     def __init__(self) -> None:
         self._solved_s = math.nan  # seconds of a step since it was solved; NaN until enough were taken
+        self._count = 0  # steps since it was solved
         self._new = 1.0  # ratio of step times since the last look
         self._old = 1.0  # the same, of the clear changes before it, after which nothing was done
 
@@ -58,11 +59,13 @@ class StepLevel:
 
     def forget(self) -> None:
         """Seconds of steps mean something else from now on."""
-        self._solved_s = math.nan
+        self._solved_s, self._count = math.nan, 0
 
     def settle(self, latest_s: Collection[float]) -> None:
-        """Learn the level, once enough steps were taken and while nothing has changed."""
-        if math.isnan(self._solved_s) and self._new == 1.0 and not self.is_unsolved and len(latest_s) >= SETTLED:
+        """After each step: learn the level, once enough were taken, and while nothing has changed."""
+        self._count += 1
+        is_due = math.isnan(self._solved_s) and self._count >= SETTLED and len(latest_s) >= SETTLED
+        if is_due and self._new == 1.0 and not self.is_unsolved:
             self._solved_s = _latest_s(latest_s, SETTLED)
 
     def ratio_now(self, latest_s: Collection[float]) -> float:

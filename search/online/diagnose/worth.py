@@ -24,7 +24,7 @@ class LookCost:
 
     def refused(self) -> None:
         """A look was not taken: one that was dear, perhaps for another reason, must not forbid all others."""
-        self.took(self._usual_s)
+        self._cost_s = min(self._cost_s, (self._cost_s + self._usual_s) / 2)
 
     def may_pay(self, found: Diagnosis, step_s: float, horizon: int) -> bool:
         """Whether the steps within the horizon, of `step_s` seconds each, may gain more than a look costs."""

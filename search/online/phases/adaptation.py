@@ -284,7 +284,9 @@ class Adaptation:
             self.monitor.take_for_usual(readings)
             self._level.solved()
             self._postpone(found.why)
-        elif found.step_ratio == 1.0:  # a probe said that the load had eased, and steps say nothing
+        elif found.step_ratio == 1.0 and isinstance(
+            self.trials.mode, Placed
+        ):  # a probe said that the load had eased, and steps say nothing
             self.monitor.take_load_from(readings)
             self._postpone(found.why)
         else:

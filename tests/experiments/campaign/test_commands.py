@@ -15,8 +15,10 @@ from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, standing
 from experiments.campaign.store import Store, Trial
+from experiments.report.campaign.export import check_export
 from experiments.report.campaign.markdown import report_markdown
 from experiments.report.campaign.terminal import CampaignBar, show_standing
+from placer.errors import BadInputError
 from placer.result import Measured
 
 WITHOUT_TENSORFLOW = """
@@ -79,7 +81,6 @@ def test_outputs_of_a_report_and_an_export_are_tried_each_by_itself(done, tmp_pa
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1) and "is a folder" in ran.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("command", "format"), [("report", "md"), ("export", "csv")])
 @pytest.mark.parametrize("of", ["campaign.toml", "campaign.sqlite"])
 def test_what_a_campaign_is_read_from_is_not_replaced(done, command, format, of):
@@ -91,6 +92,12 @@ def test_what_a_campaign_is_read_from_is_not_replaced(done, command, format, of)
     assert store.read_bytes() == before
 
 
+def test_a_storage_of_another_program_is_not_made_in_the_campaigns_store(done):
+    with pytest.raises(BadInputError, match="is read by this command, and would be replaced"):
+        check_export(f"sqlite:///{done / 'campaign.sqlite'}", None, [done / "campaign.sqlite"])
+
+
+@pytest.mark.slow
 def test_a_warm_start_is_an_option_and_what_is_no_store_is_one_line_and_exit_code_2(folder, edited, done):
     path = edited("seeds = [0, 1]", 'seeds = [2]\nstore = "second.sqlite"')
     found = placer("run", path, "--warm-start", folder / "two.json")

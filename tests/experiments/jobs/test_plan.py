@@ -67,6 +67,13 @@ def test_the_mapping_of_ops_beside_that_of_their_groups_points_to_it(plans: Any,
         write_mapping(tmp_path / name, mapping_file(Mapping.single(of, placed, 0), objective="makespan"))
     with pytest.raises(BadInputError, match=r"is of ops, and this graph of their groups; give .*groups\.json instead"):
         simulate_command(graph, topology, tmp_path / "mapping.json")
+    for name in (".", "typo.json"):
+        with pytest.raises(BadInputError, match=r"cannot be read|is no file"):
+            simulate_command(graph, topology, tmp_path / name)
+    write_topology(topology, Topology((Device("other", "cpu"),)))
+    with pytest.raises(BadInputError, match="the topology has other"):
+        simulate_command(graph, topology, tmp_path / "groups.json")
+    write_topology(topology, placed)
     (tmp_path / "groups.json").unlink()
     with pytest.raises(BadInputError, match="was made for graph"):
         simulate_command(graph, topology, tmp_path / "mapping.json")

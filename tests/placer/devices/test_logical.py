@@ -51,7 +51,7 @@ def test_nonsense_is_refused_in_one_line(spec):
         ("worker:2", "did you mean workers:2?"),
         ("wrokers:4", "did you mean workers:4?"),
         ("gpu:1", "did you mean gpus:1?"),
-        ("host:2222,cpu:2", "did you mean cpus:2?"),
+        ("host:2222,cpus:2", "cannot stand in a list of host:port; give cpus:2 alone"),
         ("localhost:99999", "ports end at 65535"),
     ],
 )
@@ -61,7 +61,7 @@ def test_a_misspelt_kind_of_devices_is_no_host(spec, said):
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("spec", ["worker:5000", "gpu:2222,other:2222", "workers.example.org:1"])
+@pytest.mark.parametrize("spec", ["worker:5000", "gpu:2222,other:2222", "workers.example.org:1", "array:8"])
 def test_a_host_may_be_called_nearly_as_a_kind_of_devices(spec):
     check_spec(spec)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from search.online.diagnose.step_level import NOW, SETTLED, StepLevel
@@ -10,8 +12,13 @@ USUAL = [1.0] * SETTLED
 
 
 def settled() -> StepLevel:
-    level = StepLevel()
-    level.settle(USUAL)
+    return taken(StepLevel(), 1.0)
+
+
+def taken(level: StepLevel, step_s: float, count: int = SETTLED, before: Sequence[float] = ()) -> StepLevel:
+    """The level after so many steps more."""
+    for n in range(count):
+        level.settle([*before, *[step_s] * (n + 1)][-24:])
     return level
 
 
@@ -56,17 +63,25 @@ def test_a_change_has_passed_when_steps_are_as_they_were_and_the_level_stays() -
 
 
 def test_the_level_is_learned_from_enough_steps_while_nothing_has_changed() -> None:
-    level = StepLevel()
-    level.settle([9.0] * 2)  # the first steps after workers were joined may be slow
-    level.settle(USUAL)
-    level.settle([9.0] * SETTLED)  # it is known
+    level = taken(StepLevel(), 9.0, 2)  # the first steps after workers were joined may be slow
+    taken(level, 1.0, before=[9.0] * 2)
+    taken(level, 9.0)  # it is known
     assert level.ratio_now(USUAL) == 1.0 and level.ratio_now([]) == 1.0
     level.changed(1.5)
     level.looked_at()
     level.forget()  # seconds mean something else now
-    level.settle([0.7] * SETTLED)
+    taken(level, 0.7)
     assert level.ratio_now([0.7] * NOW) == 1.0  # not known: this is no level at which all is well
     assert not level.has_passed([0.7] * SETTLED)
     level.solved()
-    level.settle([0.7] * SETTLED)
+    taken(level, 0.7)
     assert level.ratio_now([1.4] * NOW) == pytest.approx(2.0)
+
+
+def test_steps_of_before_are_no_part_of_a_new_level() -> None:
+    level = settled()
+    level.solved()  # all devices slowed alike
+    taken(level, 1.5, 6, before=USUAL)
+    assert level.ratio_now([1.5] * NOW) == 1.0
+    taken(level, 1.5, before=USUAL)
+    assert level.ratio_now([1.5] * NOW) == pytest.approx(1.0) and level.ratio_now([3.0] * NOW) == pytest.approx(2.0)

@@ -49,6 +49,12 @@ def test_a_dear_look_does_not_forbid_all_others() -> None:
         cost.refused()
         refused += 1
     assert 1 <= refused <= 6
+    cheap = LookCost(trial_s=1.0)
+    for _ in range(10):
+        cheap.took(0.1)
+    for _ in range(3):
+        cheap.refused()
+    assert cheap.may_pay(found(2.0, 2.0), 0.001, 1000)
 
 
 def test_the_first_look_is_taken_where_no_search_told_what_one_costs() -> None:
