@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from experiments.jobs.search_folder import GRAPH, GROUPS, MAPPING, TOPOLOGY
 from placer.errors import BadInputError
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, read_mapping_file, read_placed
 
 Facts = dict[str, Any]
-MAPPING, GROUPS, GRAPH, TOPOLOGY = "mapping.json", "groups.json", "graph.json", "topology.json"  # a search's folder
 MOST_SCOPES = 12  # that a difference names
 GRADIENT = "gradient_tape"  # the outermost scope of ops that a tape made
 

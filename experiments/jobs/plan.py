@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.jobs.interrupt import interruptible
+from experiments.jobs.search_folder import GROUPS
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.held_memory import Lack, fullest_bytes, most_bytes
@@ -31,7 +32,6 @@ from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 
 UNCOUNTED = "Of memory, only memory_bytes of ops are counted, and no tensors:"
-GROUPS = "groups.json"  # of a search, for its graph.json
 FREE = Link("*", "*", latency_s=0.0, bandwidth_bytes_per_s=float("inf"))
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from experiments.jobs import search_folder
 from experiments.jobs.plan import Simulated
 from experiments.jobs.search.finding import Finding
 from experiments.jobs.search.timelines import one_trace
@@ -20,13 +21,11 @@ from experiments.report.text import markdown_table, printable
 from experiments.report.versions import versions
 from placer.errors import PlacerError
 from placer.figures import short_ms
-from placer.files import check_outputs, write_whole
+from placer.files import check_not_read, check_outputs, write_whole
 from placer.graph.graph_files import write_graph, write_topology
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
 from placer.splits.plan_files import regions_of
-
-OUT_FILES = ("mapping.json", "groups.json", "graph.json", "topology.json")  # of a search
 
 
 def write_simulated(simulated: Simulated, trace: Path | None, gantt: Path | None) -> None:
@@ -53,7 +52,7 @@ def check_writable(
     trace: Path | None,
     gantt: Path | None = None,
     *,
-    inputs: Iterable[str | Path | None] = (),
+    inputs: Sequence[str | Path | None] = (),
 ) -> None:
     """Check, before the search, what is written after it.
 
@@ -67,9 +66,10 @@ def check_writable(
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise PlacerError(f"{folder}: cannot be written ({error.strerror}); name another folder.") from error
-    folder_files = () if out is None else (out / name for name in OUT_FILES)
+    folder_files = () if out is None else (out / name for name in search_folder.FILES)
     check_outputs(*folder_files, report, trace, gantt)
-    check_outputs(report, trace, gantt, inputs=inputs)
+    for path in filter(None, (report, trace, gantt)):
+        check_not_read(path, inputs)
 
 
 def write_results(
@@ -81,7 +81,7 @@ def write_results(
 
     Raises PlacerError where something cannot be written.
     """
-    ways = dict(zip(OUT_FILES, (_write_mapping, _write_groups, _write_graph, _write_topology), strict=True))
+    ways = dict(zip(search_folder.FILES, (_write_mapping, _write_groups, _write_graph, _write_topology), strict=True))
     in_folder = [] if out is None else [(out / name, partial(write, found)) for name, write in ways.items()]
     drawn = (trace, gantt) if found.trace is not None else (None, None)
     later = (_write_report, _write_trace, _draw_step)

@@ -7,8 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from placer.devices.load.load_reading import LoadReading, Slowdown
 from search.online.diagnose.diagnosis import LEAST, Diagnosis, diagnose
-from search.online.diagnose.step_level import CLEAR, is_clear
-from search.online.diagnose.worth import SAME
+from search.online.diagnose.step_level import CLEAR, SAME, is_clear
 from search.online.interfaces import Probes
 
 K = TypeVar("K")
@@ -16,18 +15,15 @@ QUIET = 5  # readings that the baseline is the median of
 FAINT = 1.06  # a change of pace that counts where steps say that something changed: short probes understate a load
 LINK_LEAST = 1.5  # the probes of links are noisy
 EASED = 0.4  # share of a slowdown that may be left when the load is said to have gone
-
-
 NO_LOAD = Slowdown({}, {})
 
 
 class ActedOn(NamedTuple):
-    """What later changes are measured against. devices: how many times slower than in the baseline these were then, as
-    probes or steps showed; load: the same, with links. is_felt: whether only steps showed it.
+    """What later changes are measured against. load: how many times slower than in the baseline devices and links were
+    then, as probes or steps showed. is_felt: whether only steps did.
     """
 
     reading: LoadReading
-    devices: Mapping[str, float]
     load: Slowdown = NO_LOAD
     is_felt: bool = False
 
@@ -53,9 +49,9 @@ class SlowdownMonitor:
         self._quiet = list(readings)
         self._late: LoadReading | None = None  # an alarm may yet show that it was not quiet
         self.baseline = LoadReading.middle(readings)
-        self.acted_on = ActedOn(self.baseline, {})
+        self.acted_on = ActedOn(self.baseline)
         self.load = NO_LOAD
-        self._looked_at = self.baseline  # when mappings were looked at last, in vain or not
+        self._looked_at = self.baseline  # when `load` was last read to look at mappings, in vain or not
         self._is_felt = False  # whether its devices are known by steps alone: probes do not see them
 
     @property
@@ -77,7 +73,7 @@ class SlowdownMonitor:
         if self._late is not None:
             self._quiet = [*self._quiet[1 - QUIET :], self._late]
             self.baseline = LoadReading.middle(self._quiet)
-            self.acted_on = ActedOn(self.baseline, {})
+            self.acted_on = ActedOn(self.baseline)
         self._late = self.take()
 
     def alarmed(self) -> None:
@@ -103,10 +99,10 @@ class SlowdownMonitor:
         self.load = self._seen(readings)
         self._is_felt = not self.load.devices and found.step_ratio > CLEAR
         if self._is_felt:
-            felt = _beyond(_compounded(self.acted_on.devices, found.devices), LEAST)
+            felt = _beyond(_compounded(self.acted_on.load.devices, found.devices), LEAST)
             self.load = Slowdown(felt, self.load.links)
         self._looked_at = LoadReading.middle(readings)
-        self.acted_on = ActedOn(self._looked_at, self.load.devices, self.load, self._is_felt)
+        self.acted_on = ActedOn(self._looked_at, self.load, self._is_felt)
 
     def passed(self) -> None:
         """The load that was looked at in vain has gone: what was acted on before it is what is left."""

@@ -8,7 +8,8 @@ from statistics import median
 
 SETTLED = 16  # steps whose median is a level
 NOW = 5  # steps that say how long one takes now
-CLEAR = 1.15  # a change of step times that is no noise
+SAME = 1.05  # a change of step times that may be noise
+CLEAR = 1.15  # one that is none
 
 
 def is_clear(step_ratio: float) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from search.online.diagnose.diagnosis import Diagnosis
+from search.online.diagnose.step_level import SAME
 
 LIKELY = 0.5  # of the most that a mapping may gain, since the work that is moved slows other devices
 TRIALS = 2  # of a look, about
-SAME = 1.05  # a change of step times that may be noise
 
 
 class LookCost:

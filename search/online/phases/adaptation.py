@@ -208,7 +208,7 @@ class Adaptation:
         found = self._diagnosed(readings, ratio)
         self.trials.renew(list(self.trials.latest_s)[-LATEST:])
         if found.kind == "nothing" and self._level.is_unsolved and is_placed and not self.settings.dry_run:
-            names, known = self.monitor.baseline.device_s, self.monitor.acted_on.devices
+            names, known = self.monitor.baseline.device_s, self.monitor.acted_on.load.devices
             found = yield from self._single_devices.diagnose(names, known, self._level.unsolved)
         if not found.may_gain and (is_placed or not self._level.is_unsolved):
             self._nothing_to_gain(found, readings)
@@ -280,13 +280,12 @@ class Adaptation:
             self._learn()
 
     def _nothing_to_gain(self, found: Diagnosis, readings: list[LoadReading]) -> None:
+        only_probed = found.step_ratio == 1.0 and isinstance(self.trials.mode, Placed)  # they said that it had eased
         if found.kind == "alike":
             self.monitor.take_for_usual(readings)
             self._level.solved()
             self._postpone(found.why)
-        elif found.step_ratio == 1.0 and isinstance(
-            self.trials.mode, Placed
-        ):  # a probe said that the load had eased, and steps say nothing
+        elif only_probed:
             self.monitor.take_load_from(readings)
             self._postpone(found.why)
         else:

@@ -1,0 +1,11 @@
+"""The folder that `placer search --out` writes: the device of every op; and, for `plan` and `simulate`, what the search
+placed, which is groups of ops.
+"""
+
+from __future__ import annotations
+
+MAPPING = "mapping.json"  # of the ops
+GROUPS = "groups.json"  # the mapping of GRAPH
+GRAPH = "graph.json"
+TOPOLOGY = "topology.json"
+FILES = (MAPPING, GROUPS, GRAPH, TOPOLOGY)
