@@ -16,6 +16,7 @@ one is absent or lost; link: a tensor would cross one that is missing; case: the
 
 MEDIAN_SIGMAS = 1.2533  # standard deviation of a median of n normal values, in theirs / sqrt(n): sqrt(pi / 2)
 QUARTILE_SIGMAS = 1.349  # interquartile range of normal values, in their standard deviations
+SURE = 2.0  # standard errors of their difference by which a mapping must beat the fastest single device
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,13 @@ def is_faster(one: Measured, other: Measured, least_gain: float, sigmas: float =
     """
     noise = sigmas * _error_of_difference(one, other)
     return 1 - one.step_s / other.step_s > max(least_gain, min(noise, 0.5))
+
+
+def surely_beats(one: Measured, other: Measured) -> bool:
+    """Whether `one` is faster by more than SURE standard errors of the difference, and so is handed back in place of
+    `other`, which runs on a single device.
+    """
+    return is_faster(one, other, 0.0, SURE)
 
 
 def _error_of_difference(one: Measured, other: Measured) -> float:

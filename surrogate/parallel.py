@@ -66,4 +66,4 @@ def by_row(compute: Callable[[Rows, Floats], None], rows: ArrayLike, ops: int, d
 @cache
 def _pool(cores: int) -> ThreadPoolExecutor:
     """Threads that wait for work: starting them takes as long as a small batch."""
-    return ThreadPoolExecutor(cores, thread_name_prefix="placer")
+    return ThreadPoolExecutor(cores, thread_name_prefix="placer-compute")

@@ -40,7 +40,7 @@ def of_mean(values: Sequence[float]) -> Interval | None:
 
 
 def of_geomean(ratios: Sequence[float]) -> Interval | None:
-    """The same for the geometric mean of ratios."""
+    """As `of_mean`, of the geometric mean of ratios."""
     found = of_mean([log(ratio) for ratio in ratios])
     return None if found is None else [exp(bound) for bound in found]
 

@@ -362,9 +362,7 @@ for command in (show, diff, bench):
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 failed, 2 bad input, 130 ended by Ctrl-C, 143 by SIGTERM; all but the
-    first come with one line on stderr.
-    """
+    """Run the command line; docs/reference.md has the exit codes."""
     guard_streams()
     with last_words():
         with heard() as signals:

@@ -73,8 +73,8 @@ class OperatorStore:
         return self._costs(captured, devices.topology, machines)
 
     def on_topology(self, captured: Captured, topology: Topology) -> PredictedCosts:
-        """The same for devices that are only described. Raises BadInputError where the store has no times of a kind, or
-        those of several machines, and names do not say which is meant.
+        """As `on_devices`, for devices that are only described. Raises BadInputError where the store has no times of a
+        kind, or those of several machines, and names do not say which is meant.
         """
         meant = {kind: self._meant(kind, topology) for kind in dict.fromkeys(d.kind for d in topology.devices)}
         return self._costs(captured, topology, {device.name: meant[device.kind] for device in topology.devices})

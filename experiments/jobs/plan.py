@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.jobs.interrupt import interruptible
 from experiments.jobs.search_folder import GROUPS
+from placer import __version__
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.held_memory import Lack, fullest_bytes, most_bytes
@@ -199,13 +199,6 @@ def _file(found: Plan, objective: str, seed: int, order: Sequence[str]) -> Mappi
         lower_bound_s=found.lower_bound,
         seed=seed,
         searcher=found.searcher,
-        versions={"placer": _placer_version()},
+        versions={"placer": __version__},
         order=order,
     )
-
-
-def _placer_version() -> str:
-    try:
-        return version("placer")
-    except PackageNotFoundError:
-        return "unknown"

@@ -112,7 +112,7 @@ def _keep(
 
 
 def _keep_and_tell(profiles: Sequence[OperatorProfile], store: Path | None, target: Path | None) -> None:
-    """The same where something else is already wrong."""
+    """As `_keep`, where something else is already wrong: what goes wrong here is reported, and not raised."""
     tell_all(_keep(profiles, store, target)[2])
 
 

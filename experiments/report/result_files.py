@@ -124,7 +124,7 @@ def _mapping_file(found: Finding, mapping: Mapping, order: Sequence[str] = ()) -
     return mapping_file(
         mapping,
         objective="makespan",
-        predicted_s=found.best.predicted_s,
+        predicted_s=found.best.replayed_s,
         measured_s=best.step_s,
         spread_s=best.spread_s,
         repeats=best.repeats,

@@ -64,10 +64,10 @@ def _row(order: int, row: Trial) -> MeasuredRow:
     counts = tuple(row.mapping.devices.count(d) for d in range(len(row.mapping.topology)))
     if isinstance(row.result, Failed):
         failed = f"{row.result.reason}: {row.result.detail}"
-        return MeasuredRow(row.searcher, order, counts, predicted_s=row.asked_s, at_s=row.at_s, failed=failed)
+        return MeasuredRow(row.searcher, order, counts, predicted_s=row.predicted_s, at_s=row.at_s, failed=failed)
     result = row.result
     return MeasuredRow(
-        row.searcher, order, counts, result.step_s, result.spread_s, result.repeats, row.asked_s, row.at_s,
+        row.searcher, order, counts, result.step_s, result.spread_s, result.repeats, row.predicted_s, row.at_s,
         is_comparable=not result.stopped_early,
     )  # fmt: skip
 

@@ -58,10 +58,10 @@ def open_devices(
     say_quota()
     if resilient or deadlines:
         fail_at_once()
-    devices = _found(spec, workers, include_local, deadlines, max_memory)
+    devices = _opened(spec, workers, include_local, deadlines, max_memory)
     try:
         devices.topology = max_memory.on(devices.topology, shares=True)
-        devices = replace_links(devices) if links and len(devices.topology) > 1 else devices
+        devices = with_measured_links(devices) if links and len(devices.topology) > 1 else devices
         devices.stages_from = stages_from(devices.host, [*devices.own_gpus.values()])
         if devices.workers is not None:
             devices.workers.fence()
@@ -82,15 +82,15 @@ def start_own(spec: str | None, max_memory: MemoryLimits = NO_LIMITS) -> Workers
     return None
 
 
-def replace_links(devices: Devices) -> Devices:
-    """The same devices with their links measured now."""
+def with_measured_links(devices: Devices) -> Devices:
+    """The same devices; measures their links, which takes seconds."""
     names = [devices.tf_name(d) for d in range(len(devices.topology))]
     probes = probes_within(devices.topology.least_memory_bytes)
     links = measure_links(devices.topology.names, names, probes=probes, nodes=devices.topology.nodes)
     return replace(devices, topology=replace(devices.topology, links=links))
 
 
-def _found(
+def _opened(
     spec: str | None,
     workers: Workers | RayWorkers | None,
     include_local: bool,

@@ -14,7 +14,8 @@ from placer import tf_internals
 from placer.execute.agreement import Array, Outcome, eps_of, is_float
 from placer.execute.outputs import returned
 from placer.trace.capture import Captured
-from placer.trace.graph_def.node_def import rename_functions, source_of
+from placer.trace.graph_def.as_function import as_function
+from placer.trace.graph_def.node_def import rename_functions
 
 _serial = itertools.count()
 
@@ -89,21 +90,8 @@ def _seeded_function(captured: Captured) -> Any:
     traced = captured.traced
     graph_def = _renamed_functions(traced.seeded)
     types = {node.name: tf.as_dtype(node.attr["dtype"].type) for node in graph_def.node if node.op == "Placeholder"}
-    arguments = [*traced.inputs, *traced.captures]
-    body = type(graph_def)(library=graph_def.library, versions=graph_def.versions)
-    body.node.extend(node for node in graph_def.node if node.name not in set(arguments))
-    used = {source_of(text) for node in body.node for text in node.input}
-
-    def step(*tensors: Any) -> list[Any]:
-        tf_internals.mark_graph()
-        fed = {f"{name}:0": tensor for name, tensor in zip(arguments, tensors, strict=True) if name in used}
-        names = [*traced.outputs, *traced.writes]
-        found = tf.graph_util.import_graph_def(body, input_map=fed, return_elements=names, name="")
-        tf.compat.v1.get_default_graph().control_outputs.extend(found[len(traced.outputs) :])
-        return list(found[: len(traced.outputs)])
-
-    specs = [tf.TensorSpec(None, types[name]) for name in arguments]
-    return tf.compat.v1.wrap_function(step, specs)
+    arguments = {name: types[name] for name in (*traced.inputs, *traced.captures)}
+    return as_function(graph_def, arguments, traced.outputs, traced.writes)
 
 
 def _renamed_functions(graph_def: Any) -> Any:

@@ -24,6 +24,7 @@ from placer.execute.ordered_sums import order_sums
 from placer.execute.send_recv import bring, chain, connect, spread, stage
 from placer.execute.variable_copies import AT_ONCE_BYTES, held_bytes
 from placer.trace.capture import Captured
+from placer.trace.graph_def.as_function import as_function
 from placer.trace.graph_def.node_def import source_of
 from placer.trace.random_streams import Draws
 
@@ -128,12 +129,12 @@ class PlacedStep:
         self._finalizer.atexit = False  # the devices may be gone by then
         self._verified = proven
 
-    def __call__(self, *args: Any) -> Any:
-        """One real training step. The first call verifies where every op ran.
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """One real training step, called as the user's step was. The first call verifies where every op ran.
 
         Raises PlacementError where TensorFlow moved an op.
         """
-        return self.captured.pack(self.run_flat(self.captured.flat_inputs(args)))
+        return self.captured.pack(self.run_flat(self.captured.flat_inputs(args, kwargs)))
 
     def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
         """One step on flat input tensors; flat outputs."""
@@ -203,24 +204,9 @@ def _remove(function_name: str, ops: int, made_at: int) -> None:
 
 def _function_def(captured: Captured) -> Any:
     """The captured GraphDef as one FunctionDef whose variable updates are control outputs."""
-    arguments = captured.arguments
-    body = tf.compat.v1.GraphDef()
-    body.CopyFrom(captured.graph_def)
-    del body.node[:]
-    body.node.extend(node for node in captured.graph_def.node if node.name not in set(arguments))
-    used = {source_of(text) for node in body.node for text in node.input}
-    specs = [tf.TensorSpec(None, _argument_type(captured, name)) for name in arguments]
-
-    def step(*tensors: Any) -> list[Any]:
-        tf_internals.mark_graph()
-        graph = tf.compat.v1.get_default_graph()
-        fed = {f"{name}:0": tensor for name, tensor in zip(arguments, tensors, strict=True) if name in used}
-        names = [*captured.output_names, *captured.writes]
-        found = tf.graph_util.import_graph_def(body, input_map=fed, return_elements=names, name="")
-        graph.control_outputs.extend(found[len(captured.output_names) :])
-        return list(found[: len(captured.output_names)])
-
-    function_def = tf.compat.v1.wrap_function(step, specs).function_def
+    arguments = {name: _argument_type(captured, name) for name in captured.arguments}
+    function = as_function(captured.graph_def, arguments, captured.output_names, captured.writes)
+    function_def = function.function_def
     function_def.signature.is_stateful = True
     for node in function_def.node_def:
         node.attr.pop("_output_shapes", None)

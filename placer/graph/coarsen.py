@@ -61,8 +61,8 @@ def coarsen(graph: OpGraph, groups: int, topology: Topology) -> Groups:
     Units are merged by heavy-edge matching (Karypis & Kumar 1998, section 3.1): first the pairs whose cut is the most
     expensive relative to their compute, each unit at most once a round. Groups follow from units: op v is at depth
     max over its inputs u of depth(u) + [unit(u) != unit(v)], and a group is what shares unit and depth. Every
-    edge between two groups leads to a greater depth, so no cycle can form. Micro-batches are kept apart as units are:
-    a unit works on one after another.
+    edge between two groups leads to a greater depth, so no cycle can form. A group holds ops of one micro-batch only;
+    a unit may hold ops of several.
     """
     units = _Units(graph, topology)
     target = groups // 2

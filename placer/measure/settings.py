@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class RunnerSettings:
     """How a mapping is measured."""
 
-    warm_up: int = 2  # steps dropped after the first call
+    warm_up: int = 2  # steps dropped after those whose results are checked
     repeats: int = 12  # steps that count
     give_up_after: int = 4  # steps after which a candidate is stopped if its best is slower than the incumbent's worst
     hopeless: float = 3.0  # a candidate is stopped after a step of more than this many times the incumbent's median

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.capture import Captured
+from placer.trace.graph_def.as_function import as_function
 from placer.trace.graph_def.folding import RIDERS
 from placer.trace.graph_def.node_def import parse_input, set_inputs, source_of
 from placer.trace.host_ops import behind_host
@@ -66,18 +67,10 @@ def _values(
     copies = {n: tf.Variable(tf.identity(values[n]), trainable=False) for n in captured.variables if n in needed}
     given |= {name: tf_internals.handle_of(copy) for name, copy in copies.items()}
     given = {name: tensor for name, tensor in given.items() if name in needed}
-    body = type(captured.graph_def)()
-    body.CopyFrom(captured.graph_def)
-    del body.node[:]
-    body.node.extend(n for n in captured.graph_def.node if n.name in needed and n.name not in given)
-
-    def run(*arguments: Any) -> list[Any]:
-        fed = {f"{name}:0": tensor for name, tensor in zip(given, arguments, strict=True)}
-        found: list[Any] = tf.graph_util.import_graph_def(body, input_map=fed, return_elements=tensors, name="")
-        return found
-
-    specs = [tf.TensorSpec(None, tensor.dtype) for tensor in given.values()]
-    found: list[Any] = tf.compat.v1.wrap_function(run, specs)(*given.values())
+    part = type(captured.graph_def)(library=captured.graph_def.library, versions=captured.graph_def.versions)
+    part.node.extend(node for node in captured.graph_def.node if node.name in needed)
+    function = as_function(part, {name: tensor.dtype for name, tensor in given.items()}, tensors)
+    found: list[Any] = function(*given.values())
     return found
 
 

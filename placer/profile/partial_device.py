@@ -42,7 +42,7 @@ def nearest_lack(graph: OpGraph, topology: Topology, device: int) -> Lack | None
 
 
 def _candidates(graph: OpGraph, topology: Topology, device: int) -> Iterator[tuple[int, ...]]:
-    """The same, whatever tensors take."""
+    """The assignments of `attempts`, and those for which tensors leave no room."""
     whole = tuple(alone(graph, topology, device))
     held = sum(op.memory_bytes for op, d in zip(graph.ops, whole, strict=True) if d == device)
     limit = topology.devices[device].memory_bytes

@@ -168,6 +168,6 @@ def _medians(
 
 
 def with_costs(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]]) -> OpGraph:
-    """The graph with every op's cost_s replaced; the fingerprint stays."""
+    """The graph with every op's cost_s replaced; an op may then run wherever it has a cost. The fingerprint stays."""
     ops = tuple(replace(op, cost_s=dict(costs[op.name]), devices=None) for op in graph.ops)
     return replace(graph, ops=ops)

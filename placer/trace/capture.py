@@ -74,7 +74,7 @@ class Captured:
     host_ops: frozenset[str] = frozenset()
     """Nodes, not in `graph`, that run in the coordinating process: iterators, tables, Python functions, prints."""
     draws: bool = False  # whether `graph_def` has the input DRAWS
-    repeats: str | None = None  # in words, what random numbers would repeat where the step is built anew
+    repeats: str | None = None  # why random numbers would repeat where the step is built anew; None: they would not
     drawn: Draws = field(default_factory=Draws)  # by all steps of a training, whatever their mapping
     undivided: Captured | None = None
     """The step as it was traced, where ops of this one are divided (placer/splits); `traced` is that of both."""
@@ -184,7 +184,7 @@ def capture(
     concrete, order = traced if traced is not None else trace(step, layout, name)
     names = _stable_names(concrete, order)
     variables, feeds = _captures(concrete, names, name)
-    _check_trains(name, concrete, names, variables, needs_loss=needs_loss, trains=trains)
+    _check_step(name, concrete, names, variables, needs_loss=needs_loss, trains=trains)
     graph_def = _renamed(concrete, names)
     repeats = repeating_draws(graph_def)  # before each draw has a seed
     give_seeds(graph_def)
@@ -223,7 +223,7 @@ class Folded(NamedTuple):
     writes: tuple[str, ...]
 
 
-def _check_trains(
+def _check_step(
     step: str, concrete: Any, names: Mapping[str, str], variables: Mapping[str, Any], *, needs_loss: bool, trains: bool
 ) -> None:
     """Raises BadInputError as `capture` does."""

@@ -167,7 +167,7 @@ class Layout:
         return [given[i] for i in self.numbers]
 
     def numbers_in(self, tensors: Sequence[Any]) -> list[float]:
-        """The same from flat tensors, as exactly as these hold them."""
+        """As `numbers_of`, from the flat tensors of the call, as exactly as these hold them."""
         if not self.numbers:
             return []
         args, kwargs = self.filled(tensors)

@@ -37,7 +37,7 @@ class BackgroundThread:
             future.cancel()
             return future
         if self._thread is None:
-            self._thread = threading.Thread(target=_run, args=(self._jobs,), name="placer", daemon=True)
+            self._thread = threading.Thread(target=_run, args=(self._jobs,), name="placer-build", daemon=True)
             self._thread.start()
         self._busy = [busy for busy in self._busy if not busy.done()] + [future]
         _unfinished.add(future)

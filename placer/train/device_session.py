@@ -130,7 +130,7 @@ class DeviceSession:
 
     @property
     def present(self) -> Devices:
-        """The same. Raises PlacerError where there is none."""
+        """The devices that are there. Raises PlacerError where there is none."""
         if self.devices is None:
             raise PlacerError("no device is there.")
         return self.devices

@@ -321,7 +321,7 @@ class LiveStep:
 
     @property
     def shares_cores(self) -> bool:
-        """Whether the devices compute on cores of this process, so measuring and training disturb each other."""
+        """Whether devices compute on cores of this machine, so that measuring and training disturb each other."""
         return self.session.shares_cores
 
     def load_probes(self) -> LoadProbes:

@@ -30,11 +30,13 @@ from placer.train.live_step import LiveStep
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
 from placer.wrapped import Wrapped, unwrapped
 from search.online.arguments import check_arguments, refuse_method
-from search.online.controller import Controller, OnlineSettings, Steps
+from search.online.controller import Controller
 from search.online.given import given
 from search.online.giving_back import give_back, give_back_soon
+from search.online.interfaces import Steps
 from search.online.journal import Journal
 from search.online.report.text import as_html, as_text
+from search.online.settings import OnlineSettings
 from search.online.trials.trials import Trial
 
 BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
@@ -225,7 +227,7 @@ class AutoStep(Wrapped):
         return as_text(self)
 
     def report_html(self, path: str | Path | None = None) -> str:
-        """The same as one self-contained HTML page with figures; written to `path`, too, where one is given.
+        """The report as one self-contained HTML page with figures; written to `path`, too, where one is given.
 
         Raises PlacerError where it cannot be written.
         """

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from placer.graph.topology import Topology
     from placer.measure.store import Store
 
-__all__ = ["Controller", "OnlineSettings", "Steps", "Trial"]
-
 T = TypeVar("T")
 FEWER = "pad batches to a few lengths (tf.data's bucket_by_sequence_length), and pass what else changes as tensors."
 LOOK_S = 0.05  # seconds of steady steps of which only the last is looked at

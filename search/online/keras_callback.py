@@ -144,8 +144,8 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         return self._report or "nothing was placed yet."
 
     def report_html(self, path: str | Path | None = None) -> str:
-        """The same as one self-contained HTML page with figures, while `fit` runs and after it; written to `path`, too,
-        where one is given.
+        """The report as one self-contained HTML page with figures, while `fit` runs and after it; written to `path`,
+        too, where one is given.
 
         Raises PlacerError where nothing was placed, with the reason where the model was left alone, and where it cannot
         be written.

@@ -24,13 +24,13 @@ class OnlineSettings:
     searcher: str = DEFAULT_SEARCHER
     groups: int = GROUPS  # that the planner coarsens the graph to
     at_once: int = BATCH  # mappings asked for at once
-    repeats: int = 8  # counted steps of each mode in a race
-    looks: int = 3  # counted steps of a mapping that is new
-    hopeless: float = 2.0  # a step this many times as long as the incumbent's ends a look
+    repeats: int = TrialSettings.repeats  # these three, and `least_gain`, as there
+    looks: int = TrialSettings.looks
+    hopeless: float = TrialSettings.hopeless
     horizon: int = 1000  # steps within which a trial must pay
     optimism: float = 0.95  # a trial is worth it if it would pay at this share of its predicted step time
     patience: int = 2  # rounds that do not pay before the search ends
-    least_gain: float = 0.01  # share of a step worth a move
+    least_gain: float = TrialSettings.least_gain
     replan: int = 3  # mappings asked for when the load changed
     replan_s: float = 1.0  # seconds that this may take
     quick_repeats: int = 4  # counted steps of each mode in a race when the load changed

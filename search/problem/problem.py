@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 OBJECTIVES = ("makespan", "max-load")
 # Units whose memory is added up at once: it bounds the memory that a large batch takes.
 AT_ONCE = 1 << 20
-# Relative: sums of bytes differ in their last digits with their order.
-MARGIN = 1e-12
 
 Placement = tuple[int, ...]
 """The device of each unit, in the order of `Problem.units`."""
@@ -46,7 +44,7 @@ class Limits(NamedTuple):
     def hold_both(self, u: NDArray[np.int32], w: NDArray[np.int32]) -> NDArray[np.bool_]:
         """[pairs, d] whether the memory of each device suffices for both units of a pair, other units aside."""
         both_bytes = (self.unit_bytes[u] + self.unit_bytes[w])[:, None]
-        fits: NDArray[np.bool_] = both_bytes <= self.capacity_bytes * (1 + MARGIN)
+        fits: NDArray[np.bool_] = both_bytes <= self.capacity_bytes
         return fits
 
 

@@ -61,7 +61,7 @@ class Prediction:
         return self.corrected([(self.groups.expand(mapping), result) for mapping, result in measured])
 
     def warned(self, failures: Iterable[Result]) -> Prediction:
-        """The same, but a device that ran out of memory may no longer hold as much as it would have held then."""
+        """This prediction, but a device that ran out of memory may hold less than it would have held then."""
         least = dict(self.ran_out)
         for failed in failures:
             if isinstance(failed, Failed) and failed.device in self.topology.index and failed.wanted_bytes > 0:
@@ -70,7 +70,7 @@ class Prediction:
         return self if found == self.ran_out else replace(self, ran_out=found)
 
     def corrected(self, measured: Sequence[tuple[tuple[int, ...], Result]]) -> Prediction:
-        """The same by the devices of ops."""
+        """As `calibrated`; mappings are given as op_devices, the index of a device per op."""
         known = [(op_devices, result) for op_devices, result in measured if isinstance(result, Measured)]
         if not known:
             return self
@@ -128,7 +128,7 @@ class Prediction:
         return self.step_s_of(self.groups.expand(mapping))
 
     def step_s_of(self, op_devices: tuple[int, ...]) -> float:
-        """The same with ops on these devices."""
+        """As `step_s`, of the index of a device per op."""
         return float(self.predictor.step_s([op_devices])[0])
 
     def lack(self, mapping: Mapping) -> Lack | None:
@@ -136,7 +136,7 @@ class Prediction:
         return None if self._is_roomy else self.lack_of(self.groups.expand(mapping))
 
     def lack_of(self, op_devices: tuple[int, ...]) -> Lack | None:
-        """The same with ops on these devices."""
+        """As `lack`, of the index of a device per op."""
         return None if self._is_roomy else self._worst(self.predictor.simulator.timeline(op_devices).memory_peak_bytes)
 
     def peaks(self, fine: Mapping) -> Sequence[float]:
@@ -195,7 +195,7 @@ class Prediction:
         return self.order_of(fine.devices)
 
     def order_of(self, op_devices: tuple[int, ...]) -> list[str]:
-        """The same with ops on these devices."""
+        """As `order`, of the index of a device per op."""
         if self.schedule == FIFO or len(set(op_devices)) == 1:
             return []
         return run_order(self.predictor.simulator.timeline(op_devices))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs
@@ -22,11 +21,6 @@ from surrogate.simulate.kernels.arrays import needs_of
 
 if TYPE_CHECKING:
     from surrogate.simulate.kernels.max_load_kernel import Ends
-
-
-def max_load(graph: OpGraph, costs: Costs, mapping: Mapping) -> float:
-    """Seconds per step of the device with the largest load. costs: [ops, devices] seconds."""
-    return max(loads(graph, costs.tolist(), mapping.topology, mapping.devices))
 
 
 def loads(

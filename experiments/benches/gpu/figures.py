@@ -53,7 +53,7 @@ def found_facts(finding: Finding, seconds_on: Sequence[float]) -> Facts:
         "best_single_s": single_s,
         "best_mapping": name_of(finding.best),
         "best_mapping_s": best.step_s,
-        "predicted_s": _times(drift, finding.best.predicted_s),
+        "predicted_s": _times(drift, finding.best.replayed_s),
         "drift": drift,
         "bound_s": bound_s,
         "bound_ratio": default.step_s / bound_s if default and bound_s > 0 else None,
@@ -78,8 +78,12 @@ def unseen(rows: Iterable[Trial]) -> list[tuple[float, float]]:
     """(predicted when asked for, measured) seconds of every mapping but the single devices, which calibrate, and those
     that were dropped after their first step, which includes setting up.
     """
-    ran = [(row.asked_s, row.measured) for row in rows if row.searcher != "single" and not row.stored]
-    return [(asked_s, found.step_s) for asked_s, found in ran if asked_s and found is not None and found.repeats > 1]
+    ran = [(row.predicted_s, row.measured) for row in rows if row.searcher != "single" and not row.stored]
+    return [
+        (predicted_s, found.step_s)
+        for predicted_s, found in ran
+        if predicted_s and found is not None and found.repeats > 1
+    ]
 
 
 def ratio_error(over: Measured, of: Measured) -> float:
@@ -113,9 +117,9 @@ def _contest(finding: Finding, drift: float) -> dict[str, Facts]:
         rows = [row for row in finding.measured if name_of(row) == name]
         before = fastest(rows)
         if final is not None and isinstance(final.result, Measured):
-            found[name] = {**_figures(final.result), "predicted_s": _times(drift, final.predicted_s)}
+            found[name] = {**_figures(final.result), "predicted_s": _times(drift, final.replayed_s)}
         elif before is not None and isinstance(before.result, Measured):
-            found[name] = {**_figures(before.result), "predicted_s": before.predicted_s, "dropped": True}
+            found[name] = {**_figures(before.result), "predicted_s": before.replayed_s, "dropped": True}
         else:
             why = next(row.result for row in rows if isinstance(row.result, Failed))
             found[name] = {"failed": why.reason, "detail": why.detail}

@@ -37,6 +37,8 @@ def page_lines(facts: Facts) -> list[str]:
         "1.00.",
         "",
         *_untouched_in_words(facts),
+        "- *Predicted*: the delivered mapping, by a calibration that knows its measurement, so this is no test of the "
+        "simulator; `simulator-accuracy` is.",
         "- *Predicted bound*: no mapping is predicted to be faster. It rests on the costs that the search profiled, so "
         "a step measured minutes later can be faster than it.",
         "- *Switch*: seconds from one mapping of the network to another, the first step included, the median of a few. "

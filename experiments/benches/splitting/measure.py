@@ -26,7 +26,7 @@ from experiments.jobs.search.job import Job, Workbench
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import prepared, stepped
 from experiments.jobs.search.splitting import divided_job, measure_by_turns
-from experiments.jobs.search.stages import Traced, profile_model, trace_model
+from experiments.jobs.search.stages import TracedModel, profile_model, trace_model
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.result import Measured
@@ -108,7 +108,7 @@ def measured(wanted: Wanted) -> Facts:
 
 
 def _delivered(
-    settings: SearchSettings, traced: Traced, devices: Devices, profiled: Prediction, stack: ExitStack
+    settings: SearchSettings, traced: TracedModel, devices: Devices, profiled: Prediction, stack: ExitStack
 ) -> Delivered:
     """What a search delivers, as `placer search` does it; its minutes begin now. stack: closes its steps."""
     job = Job(Workbench(settings=settings, devices=devices, begin_s=time.perf_counter()), traced, profiled)

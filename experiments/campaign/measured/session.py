@@ -20,11 +20,11 @@ from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job, Workbench
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import SideBySide, side_by_side
-from experiments.jobs.search.stages import Traced, profile_model, trace_model
+from experiments.jobs.search.stages import TracedModel, profile_model, trace_model
 from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.measure.store import topology_key
-from placer.result import Failed, Measured, Result
+from placer.result import Failed, Measured, Result, surely_beats
 from search.problem.problem import Placement
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ class Session:
         self, best: tuple[int, ...] | None, single: tuple[int, ...] | None, calibration: dict[str, Any] | None
     ) -> dict[str, Any] | Failed:
         """Two mappings of the groups, a device alone the second, and the untouched step where this process has the
-        devices, side by side. The faster mapping is the `best`. Raises DeviceLostError where a device is lost.
+        devices, side by side. The `best` is the first if it surely beats the device alone. Raises DeviceLostError where
+        a device is lost.
         """
         self.job.predict_by(self.profiled.calibrated(calibration))
         tried = [self._mapping(devices) for devices in (single, best) if devices is not None]
@@ -147,7 +148,7 @@ def opened(settings: SearchSettings, known: Known | None, progress: Progress) ->
             yield Session(job, profiled, known)
 
 
-def _check_model(model: str, traced: Traced, profiled: Profiled) -> None:
+def _check_model(model: str, traced: TracedModel, profiled: Profiled) -> None:
     now, then = traced.captured.graph, profiled.fine
     if now.fingerprint != then.fingerprint:
         raise BadInputError(
@@ -170,8 +171,10 @@ def _check_devices(spec: str | None, devices: Devices, profiled: Profiled) -> No
 
 def _final_facts(found: SideBySide, single: Mapping | None) -> dict[str, Any]:
     best = min(found.measured, key=lambda mapping: found.measured[mapping].step_s)
-    ran = found.measured[best]
     alone = None if single is None else found.measured.get(single)
+    if single is not None and alone is not None and not surely_beats(found.measured[best], alone):
+        best = single
+    ran = found.measured[best]
     return {
         "best_s": ran.step_s,
         "spread_s": ran.spread_s,

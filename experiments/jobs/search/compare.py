@@ -144,8 +144,8 @@ class Contest:
         job.progress.end()
         if not found.measured:
             raise PlacerError(f"no finalist of {job.settings.model} runs any more; run the comparison again.")
-        asked_by = {row.mapping: row.searcher for row in reversed(job.rows)}
-        finalists = {m: Trial(asked_by[m], m, result, job.prediction.step_s(m)) for m, result in found.measured.items()}
+        first = {row.mapping: row for row in reversed(job.rows)}
+        finalists = {mapping: replace(first[mapping], result=result) for mapping, result in found.measured.items()}
         rows = list(finalists.values())
         return Comparison(
             model=job.settings.model,

@@ -14,7 +14,7 @@ from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import apart, prepared, stepped
 from placer.errors import PlacerError
 from placer.figures import ms
-from placer.result import Failed, Measured, is_faster
+from placer.result import Failed, Measured, surely_beats
 from surrogate.simulate.timeline import Timeline
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
 FINAL_REPEATS = 30
 FEWEST_REPEATS = 10  # after which a finalist that is clearly slower is left out
 MOST_REPEATS = 200  # where the finalists may take a certain time
-SURE = 2.0  # standard errors of their difference by which a mapping must beat the fastest single device
 MOST_KEPT = 5  # steps that the runners of two jobs keep, and one for a switch
 APART = "The devices have no memory for the finalists at once: they were measured one after another, in several rounds."
 SWITCHES, SWITCHES_S = 4, 4.0  # at most, and seconds after which there are no more; two at the least
@@ -67,10 +66,10 @@ def finish(jobs: Sequence[Job], interrupted: bool = False, beside: Sequence[Tria
     whole.progress.phase("measuring the finalists side by side")
     for job in jobs:
         job.calibrate()
-    final = _final(jobs, beside)
+    final = _compare_finalists(jobs, beside)
     whole.progress.end()
     best = _delivered(final.finalists)
-    found = _found(jobs, final, best)
+    found = _finding(jobs, final, best)
     ended = (*found.ended, *_beaten(final, best), *([f"{_interrupted(jobs)}."] if interrupted else []))
     notes = (*found.notes, *_in_doubt(final, best))
     return replace(found, interrupted=interrupted, ended=ended, notes=notes)
@@ -94,7 +93,7 @@ def cut_short(jobs: Sequence[Job], lost: str = "") -> Finding:
     first = by_merit(finalist.row for finalist in ran)[0]
     best = next(finalist for finalist in ran if finalist.row is first)
     single = next((finalist for finalist in ran if finalist.single), best)
-    found = _found(jobs, Final(tuple(dict.fromkeys((best, single)))), best)
+    found = _finding(jobs, Final(tuple(dict.fromkeys((best, single)))), best)
     why = [] if lost else [f"{_interrupted(jobs)}, before the fastest were measured side by side."]
     return replace(found, finalists=(), raced=True, lost=lost, interrupted=not lost, ended=(*found.ended, *why))
 
@@ -128,7 +127,7 @@ def _delivered(finalists: Sequence[Finalist]) -> Finalist:
 
 def _surely_beats(row: Trial, single: Trial) -> bool:
     one, other = row.measured, single.measured
-    return one is not None and other is not None and is_faster(one, other, 0.0, SURE)
+    return one is not None and other is not None and surely_beats(one, other)
 
 
 def _finalists(job: Job, count: int, beside: Sequence[Trial]) -> list[Trial]:
@@ -141,7 +140,7 @@ def _finalists(job: Job, count: int, beside: Sequence[Trial]) -> list[Trial]:
     return [*finalists, *[row for row in beside if row not in finalists]]
 
 
-def _final(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
+def _compare_finalists(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
     """Measure the finalists of all jobs again, in turn and with more repeats."""
     whole, ran = jobs[0], _that_ran(jobs)
     each = max(1, whole.settings.finalists // len(ran))
@@ -221,7 +220,7 @@ def _switch_s(best: Finalist, step: PlacedStep, finalists: Sequence[Finalist]) -
     return median(seconds)
 
 
-def _found(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
+def _finding(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
     """The finding of which `best`, one of the finalists, is the best."""
     job = best.job
     jobs[0].note_suspends()
@@ -303,11 +302,11 @@ def _in_doubt(final: Final, best: Finalist) -> list[str]:
 
 
 def _compared(finalist: Finalist, single_s: float) -> Trial:
-    """Its row with what is predicted for it now, and how much faster it is than the fastest single device."""
+    """Its row with what is predicted for it at the end, and how much faster it is than the fastest single device."""
     row = finalist.row
     return replace(
         row,
-        predicted_s=finalist.job.prediction.step_s(row.mapping),
+        replayed_s=finalist.job.prediction.step_s(row.mapping),
         ratio=single_s / row.result.step_s if isinstance(row.result, Measured) and single_s < inf else None,
     )
 

@@ -22,10 +22,10 @@ class Trial:
     searcher: str
     mapping: Mapping
     result: Result
-    predicted_s: float | None = None  # by the calibration on all that was measured
+    predicted_s: float | None = None  # before it was measured
     ratio: float | None = None  # step of the best single device / this one, both in the anchor's time
     stored: bool = False  # whether an earlier session measured it
-    asked_s: float | None = None  # as predicted when it was asked for, before it was measured
+    replayed_s: float | None = None  # as predicted at the end, by a calibration that knows its result
     at_s: float | None = None  # when it was measured, in seconds since the search began
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from experiments import zoo
 from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest
 from experiments.jobs.search.settings import BASELINES, SearchSettings
-from experiments.jobs.search.stages import Traced, profile_model, trace_model
+from experiments.jobs.search.stages import TracedModel, profile_model, trace_model
 from placer.devices.host.suspends import Suspends, duration
 from placer.errors import PlacerError
 from placer.figures import mib
@@ -51,7 +51,9 @@ class Workbench:
 class Job:
     """Measures mappings of one profiled step, and corrects the predicted costs by them."""
 
-    def __init__(self, workbench: Workbench, traced: Traced, profiled: Prediction, beside: Job | None = None) -> None:
+    def __init__(
+        self, workbench: Workbench, traced: TracedModel, profiled: Prediction, beside: Job | None = None
+    ) -> None:
         """beside: an earlier job of the same step: mappings are raced with its anchor, and its measurements count."""
         from placer.measure.runner import Runner
 
@@ -230,7 +232,9 @@ class Job:
         return SearchSession(searcher, self.problem, seed=of, lack=lambda mapping: self.prediction.lack(mapping))
 
     def order(self, mapping: Mapping) -> Sequence[str]:
-        """The run order of a mapping of the ops that is set up now, by the latest calibration."""
+        """The run order of a mapping of the ops that is set up now, by the latest calibration. `measured_order` gives
+        it again.
+        """
         self._orders[mapping.devices] = order = self.prediction.order(mapping)
         return order
 
@@ -263,7 +267,7 @@ class Job:
         if self.anchor_s is None and len(asked) > 1:
             return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
         fine = [self.fine(mapping) for _, mapping in asked]
-        asked_s = [self.prediction.step_s(mapping) for _, mapping in asked]
+        predicted_s = [self.prediction.step_s(mapping) for _, mapping in asked]
         stored = [self._stored(mapping) for mapping in fine]
         known = [found or self._too_large(mapping) for (_, mapping), found in zip(asked, stored, strict=True)]
         raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
@@ -278,7 +282,7 @@ class Job:
                 self._keep(self.store, fine[i], result, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
             at_s = self.clock() - self.begin_s
-            rows.append(Trial(by, mapping, result, stored=stored[i] is not None, asked_s=asked_s[i], at_s=at_s))
+            rows.append(Trial(by, mapping, result, predicted_s[i], stored=stored[i] is not None, at_s=at_s))
             self.rows.append(rows[-1])
             self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
         return rows

@@ -104,9 +104,9 @@ class SearchSettings:
         baselines = [name for name in names if name in BASELINES]
         others = [name for name in names if name not in BASELINES]
         for_baselines = left if not others else int(left * BASELINE_SHARE) if baselines else 0
-        return [*_divided(for_baselines, baselines), *_divided(left - for_baselines, others)]
+        return [*_equal_shares(for_baselines, baselines), *_equal_shares(left - for_baselines, others)]
 
 
-def _divided(total: int, names: list[str]) -> list[tuple[str, int]]:
+def _equal_shares(total: int, names: list[str]) -> list[tuple[str, int]]:
     """`total` in parts as equal as possible, the larger ones first."""
     return [(name, total // len(names) + (i < total % len(names))) for i, name in enumerate(names)]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedModel:
     """A training step, whole or with ops divided, and how TensorFlow runs it untouched."""
 
     captured: Captured
@@ -49,7 +49,7 @@ class Traced:
         return without_host_ops(self.captured, self.inputs)
 
 
-def trace_model(settings: SearchSettings, progress: Progress, training: zoo.TrainingStep | None = None) -> Traced:
+def trace_model(settings: SearchSettings, progress: Progress, training: zoo.TrainingStep | None = None) -> TracedModel:
     """Trace the settings' model, or `training` instead of it.
 
     The step is timed before devices are opened, because later TensorFlow would lose its updates
@@ -78,7 +78,7 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     inputs = captured.flat_inputs(training.example_inputs)
     progress.phase("timing the untouched step")
     found = measure_untouched(captured, inputs)
-    return Traced(captured, inputs, found.measured, found.references, found.diverged)
+    return TracedModel(captured, inputs, found.measured, found.references, found.diverged)
 
 
 def check_plan(captured: Captured, plan: SplitPlan) -> None:
@@ -89,7 +89,7 @@ def check_plan(captured: Captured, plan: SplitPlan) -> None:
     divide(StepGraph(captured.graph_def), plan, captured.output_names, captured.writes)
 
 
-def profile_model(traced: Traced, devices: Devices, settings: SearchSettings, progress: Progress) -> Prediction:
+def profile_model(traced: TracedModel, devices: Devices, settings: SearchSettings, progress: Progress) -> Prediction:
     """Profile the step's ops on each device, or predict their times where the settings have a store of them, and join
     them to the groups that a search moves.
 
@@ -117,7 +117,7 @@ def check_several(topology: Topology) -> None:
         raise PlacerError(f"{topology.names[0]} is the only device here, so there is nothing to place; {way_out}")
 
 
-def _costed(traced: Traced, devices: Devices, settings: SearchSettings, progress: Progress) -> OpGraph:
+def _costed(traced: TracedModel, devices: Devices, settings: SearchSettings, progress: Progress) -> OpGraph:
     """The step's ops with what each takes on each device."""
     store = settings.operator_store
     if store is not None:

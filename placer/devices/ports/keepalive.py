@@ -43,7 +43,7 @@ def keep_alive(silent_s: float = SILENT_S, peers: Collection[Peer] | None = None
 
 
 def keep_alive_from_now(silent_s: float = SILENT_S, peers: Callable[[], Collection[Peer]] | None = None) -> None:
-    """The same for those that this process will have, too, in a thread and as long as it lives."""
+    """As `keep_alive`, again and again in a thread, for connections that this process will have, too."""
 
     def keep_on() -> None:
         while True:

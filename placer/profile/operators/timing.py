@@ -79,7 +79,7 @@ def single_samples(probes: Sequence[Probe], devices: Devices, device: int, runs:
 
 
 def _chunk_samples(probes: Sequence[Probe], devices: Devices, device: int, runs: int) -> Samples:
-    """The same for the probes of one session, which is restarted without a probe that fails."""
+    """As `single_samples`, for the probes of one session, which is restarted without a probe that fails."""
     left = list(probes)
     while left:
         try:

@@ -36,8 +36,8 @@ NUMBER = "placer_number"  # the name of a constant that a branch gives for a flo
 
 
 def branch_number_misused(graph_def: Any) -> str | None:
-    """The same for floats of Python's that a branch or a loop sets (`if step > 1000: decay = 0.9999`), which are known
-    by their name.
+    """As `number_misused`, for floats of Python's that a branch or a loop sets (`if step > 1000: decay = 0.9999`),
+    which are known by their name.
     """
     set_by = _set_by(graph_def, NUMBER)
     if not set_by:

@@ -37,7 +37,7 @@ class PlacedRun:
         return None if mode in self._proven else self.session.replicas.keep(mode.use)
 
     def trained(self, mode: Placed) -> None:
-        """A step did not fail."""
+        """Keep no copies before the steps of this mode any more: one of them has succeeded."""
         self._proven.add(mode)
 
     def run(self, mode: Placed, tensors: Sequence[Any]) -> tuple[list[Any], float]:

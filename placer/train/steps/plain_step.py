@@ -64,7 +64,7 @@ class PlainStep:
         return why_not(self._step)
 
     def why_by_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """The same, with the arguments of a call."""
+        """Why it must be left alone, as far as its code and the arguments of a call show."""
         return why_not(self._step, self._parameters.subjects(args, kwargs), self._parameters.bound(args, kwargs))
 
     def keyed(self, key: Hashable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, Hashable]:

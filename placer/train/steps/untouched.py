@@ -160,7 +160,7 @@ class UntouchedFunction:
             return self._timed(variant, args, kwargs)
 
     def run_untimed(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The same without waiting for what it returns. For a tf.function, and for calls that nothing records."""
+        """As `run`, without waiting for what it returns. For a tf.function, and for calls that nothing records."""
         with self._own_variables():
             try:
                 return self.step(*args, **kwargs)
@@ -174,8 +174,9 @@ class UntouchedFunction:
         numbers: Sequence[float] | None = None,
         asked: Collection[int] | None = None,
     ) -> tuple[Any, float]:
-        """The same on flat tensors, batches already taken from iterators. numbers: the Python numbers among them, where
-        the user's own are at hand. asked: the positions of the iterators from which they were taken; None for all.
+        """As `run`, on flat tensors, batches already taken from iterators. numbers: the Python numbers among them,
+        where the user's own are at hand. asked: the positions of the iterators from which they were taken; None for
+        all.
         """
         with self._own_variables(), lent(variant.feeding, tensors, asked) as flat:
             found = variant.layout.numbers_in(flat) if numbers is None else numbers

@@ -219,7 +219,7 @@ class _Reference:
         return math.log(self.quantile(0.875) / self.quantile(0.125)) / NORMAL_OCTILES
 
     def spread_of_medians(self, length: int) -> float:
-        """The same for medians of `length` steps in a row: larger than chance where steps hang together."""
+        """As `spread`, of medians of `length` steps in a row: larger than chance where steps hang together."""
         steps_s = list(self.steps)
         medians = _Reference(self.size)
         for end in range(length, len(steps_s) + 1):

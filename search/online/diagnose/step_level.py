@@ -1,4 +1,4 @@
-"""How much longer steps take than when they were last as fast as could be."""
+"""How step times have changed since a mapping was last found for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StepLevel:
         return is_clear(self._old)
 
     def changed(self, ratio: float) -> None:
-        """Steps take so many times as long as before."""
+        """Note that steps take so many times as long as before."""
         self._new *= ratio
 
     def looked_at(self) -> float:
@@ -54,12 +54,12 @@ class StepLevel:
         return self._old if self.is_unsolved else new
 
     def solved(self) -> None:
-        """Steps are as fast as can be, from now on."""
+        """Start anew: a mapping was found for the load of now."""
         self._old = self._new = 1.0
         self.forget()
 
     def forget(self) -> None:
-        """Seconds of steps mean something else from now on."""
+        """Learn the level anew: seconds of earlier steps cannot be compared with later ones."""
         self._solved_s, self._count = math.nan, 0
 
     def settle(self, latest_s: Collection[float]) -> None:
@@ -82,7 +82,7 @@ class StepLevel:
         return not is_clear(_latest_s(latest_s, SETTLED) / self._solved_s)
 
     def passed(self) -> None:
-        """Such a change is over: the level is what it was."""
+        """Drop a change that `has_passed`."""
         self._old = 1.0
 
 

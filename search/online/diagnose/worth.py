@@ -19,11 +19,13 @@ class LookCost:
         self._usual_s = self._cost_s = TRIALS * trial_s
 
     def took(self, lost_s: float) -> None:
-        """A look cost so much; the latest ones count most."""
+        """Learn from a look, which cost so many seconds; the latest ones count most."""
         self._cost_s = (self._cost_s + lost_s) / 2
 
     def refused(self) -> None:
-        """A look was not taken: one that was dear, perhaps for another reason, must not forbid all others."""
+        """Expect less of the next look, because one was not taken: a dear one, perhaps for another reason, must not
+        forbid all others.
+        """
         self._cost_s = min(self._cost_s, (self._cost_s + self._usual_s) / 2)
 
     def may_pay(self, found: Diagnosis, step_s: float, horizon: int) -> bool:

@@ -343,6 +343,6 @@ class Adaptation:
         self.say("stayed", f"{why}.")
 
     def _postpone(self, why: str) -> None:
-        """The same, where no mapping was looked at."""
+        """Change nothing, because a look would not pay; the next one comes later."""
         self._backoff = self._backoff.postponed(self._step(), pending=self._level.is_unsolved)
         self.say("stayed", f"{why}.")

@@ -20,7 +20,7 @@ class BuiltBefore:
         self._predicted: dict[Placed, float] = {}
 
     def ask(self) -> None:
-        """The planner knows the load of now."""
+        """Ask what each mapping that is built takes now; after the planner was told the load."""
         self._predicted = {}
         self._asked = [(built, self.planner.predict(built.plan, built.devices)) for built in self.trials.current]
 

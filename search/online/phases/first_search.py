@@ -105,7 +105,7 @@ class FirstSearch:
             return
         self._narrator.now(phase_names.SETTLING)
         compared_s = median(self.trials.latest_s)
-        yield from self.trials.rest(SETTLING)
+        yield from self.trials.run_undisturbed(SETTLING)
         if not 1 / DRIFTED < median(self.trials.latest_s) / compared_s < DRIFTED:
             yield from self.trials.race_near(self.trials.built, self.settings.thorough)
 

@@ -48,10 +48,10 @@ class Rest:
         self._look_for_lost, self._clock = look_for_lost, clock
         self.nearest: Trial | None = None  # the fastest mapping, where rest is due or goes on
         self.is_calm = False  # whether it waits for nothing but a change of step times
-        self._margin = 0.0  # what that took, by what the untouched step took
-        self._usual_s: float | None = None  # of a step at rest, since that was measured
-        self._spent_s = FIRST_SPENT_S  # by the last look
-        self._vain = 0  # looks since one that was not
+        self._margin = 0.0  # step time of `nearest` / that of the untouched step
+        self._usual_s: float | None = None  # median step at rest since `_margin` was measured
+        self._spent_s = FIRST_SPENT_S  # seconds that the last look cost
+        self._vain = 0  # looks in a row that found no mapping near
         self._leaving = RetryLater(clock)  # whether the devices can be left
 
     @property
@@ -72,9 +72,9 @@ class Rest:
             self.nearest, self._margin, self._usual_s = nearest, step_s / here_s, None
 
     def consider_latest(self) -> None:
-        """The same by what was measured since the load changed last."""
+        """As `consider`, by what was measured since the load changed last."""
         known = [
-            Trial(mode.name, mode.devices, Measured(step_s), None, mode.plan)
+            Trial(mode.name, mode.devices, Measured(step_s), None, mode.plan, order=mode.order)
             for mode, step_s in self.trials.step_s.items()
             if isinstance(mode, Placed)
         ]
@@ -172,4 +172,4 @@ class Rest:
     @staticmethod
     def _proposal(trial: Trial) -> Proposal:
         predicted_s = trial.predicted_s if trial.predicted_s is not None else float("inf")
-        return Proposal(trial.devices, (), predicted_s, trial.name, trial.plan)
+        return Proposal(trial.devices, trial.order, predicted_s, trial.name, trial.plan)

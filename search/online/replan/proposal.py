@@ -40,7 +40,7 @@ class Proposal:
     """A mapping to measure."""
 
     devices: OpDevices
-    order: tuple[str, ...]  # names of ops as the placed step runs them; empty where one device runs everything
+    order: tuple[str, ...]  # names of ops as the placed step runs them; empty: as the executor does
     predicted_s: float  # seconds of a step, by the calibration at that moment
     searcher: str  # that proposed it
     plan: int = WHOLE  # number of the plan of splits by which ops are divided

@@ -62,7 +62,8 @@ class Replanner:
         view = self._view()
         singles = (*view.problem.singles(), *nearly_singles(view.problem))
         found = [self._proposal(view, placement, "single") for placement in singles]
-        return _best_first([p for p in found if view.prediction.lack_of(self._within(view, p.devices)) is None])
+        fitting = [p for p in found if view.prediction.lack_of(self._within(view, p.devices)) is None]
+        return [self._ordered(view, p) for p in _best_first(fitting)]
 
     def tell(self, measured: Sequence[tuple[OpDevices, Result]]) -> None:
         """What mappings, proposed or not, came to under the load of now. Of several results the last one counts.

@@ -20,7 +20,7 @@ from surrogate.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
     from search.online.auto_step import AutoStep
-    from search.online.controller import Trial
+    from search.online.trials.trials import Trial
 
 GROUPS = 192  # that are drawn at most, about
 Mapped = Callable[[tuple[int, ...], int], Mapping]

@@ -56,6 +56,7 @@ class Trial:
     predicted_s: float | None
     plan: int = WHOLE  # number of the plan of splits by which ops are divided
     at_s: float | None = None  # when it was measured, in seconds since the search began
+    order: tuple[str, ...] = ()  # the run order it was built with, as in Proposal
 
 
 class Say(Protocol):
@@ -113,7 +114,7 @@ class Trials:
                 begun = None
                 yield self.mode
 
-    def rest(self, steps: int) -> Steps[None]:
+    def run_undisturbed(self, steps: int) -> Steps[None]:
         """Run the incumbent for that many undisturbed steps."""
         for _ in range(steps):
             self.latest_s.append((yield self.mode))
@@ -350,7 +351,7 @@ class Trials:
         placed = built if isinstance(built, Failed) else self.live.settle(built)
         if isinstance(placed, Failed):
             if placed.reason != "device":  # a device was lost meanwhile: that is not the mapping's fault
-                self._tell(p.searcher, p.plan, p.devices, placed)
+                self._tell(p.searcher, (p.plan, p.devices, p.order), placed)
             self.say("error", f"a mapping of {p.searcher} cannot run and is left out: {placed.detail}")
             return None
         self.built.append(placed)
@@ -367,13 +368,17 @@ class Trials:
             switch_s = mode.switch_s if isinstance(mode, Placed) else 0.0
             scaled = replace(summary(took[mode]).scaled(scale), switch_s=switch_s)
             self.step_s[mode] = scaled.step_s
-            plan, devices = (mode.plan, mode.devices) if isinstance(mode, Placed) else (WHOLE, ())
-            self._tell(mode.name, plan, devices, scaled)
+            built = (mode.plan, mode.devices, mode.order) if isinstance(mode, Placed) else (WHOLE, (), ())
+            self._tell(mode.name, built, scaled)
 
-    def _tell(self, name: str, plan: int, devices: tuple[int, ...], result: Result) -> None:
-        """Keep a result, in place of an earlier one of the same mode, and report it."""
+    def _tell(self, name: str, built: tuple[int, tuple[int, ...], tuple[str, ...]], result: Result) -> None:
+        """Keep a result, in place of an earlier one of the same mode, and report it.
+
+        built: number of the plan of splits, devices of ops, run order.
+        """
+        plan, devices, order = built
         at_s = self._clock() - self._began_s
-        trial = Trial(name, devices, result, self._predicted.get((plan, devices)), plan, at_s)
+        trial = Trial(name, devices, result, self._predicted.get((plan, devices)), plan, at_s, order)
         same = (i for i, t in enumerate(self.tried) if (t.plan, t.devices, t.name) == (plan, devices, name))
         known = next(same, None)
         if known is None:

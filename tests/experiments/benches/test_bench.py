@@ -20,7 +20,7 @@ FOUND = {
     "ops": 10, "groups": 5, "tf_default_s": None, "in_process_s": 0.08, "lower_bound_s": 0.07, "switch_s": 0.5,
     "seconds": 60.0, "measured": [{"step_s": step_s, "at_s": 10.0 * i} for i, step_s in
                                   enumerate((0.18, None, 0.104, 0.1, 0.12), 1)],
-    "best": {"searcher": "local", "step_s": 0.1, "spread_s": 0.01, "repeats": 30, "predicted_s": 0.09,
+    "best": {"searcher": "local", "step_s": 0.1, "spread_s": 0.01, "repeats": 30, "replayed_s": 0.09,
              "stopped_early": False, "ratio_to_best_single": 1.8},
     "best_single": {"step_s": 0.18, "spread_s": 0.02},
 }  # fmt: skip

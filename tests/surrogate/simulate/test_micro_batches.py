@@ -10,7 +10,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from surrogate.costs.cost_matrix import cost_matrix
-from surrogate.simulate.max_load import max_load
+from surrogate.simulate.max_load import loads
 from surrogate.simulate.simulator import Simulator
 
 STEP_BYTES = 960  # of activations that a stage keeps from forward to backward, over all micro-batches
@@ -127,7 +127,8 @@ def test_the_time_per_micro_batch_approaches_the_largest_load(stages):
     over = []
     for m in (2, 4, 8, 16, 32):
         graph, topology = pipeline(stages, m, in_flight=min(m, 2 * stages - 1), scale=1 / m), machine(stages)
-        load_s = max_load(graph, cost_matrix(graph, topology), by_stage(graph, topology))
+        costs = cost_matrix(graph, topology).tolist()
+        load_s = max(loads(graph, costs, topology, by_stage(graph, topology).devices))
         over.append(timeline(graph, stages).makespan_s / load_s)
         assert over[-1] == pytest.approx((m + stages - 1) / m)
     assert over == sorted(over, reverse=True)

@@ -13,7 +13,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from surrogate.costs.cost_matrix import cost_matrix
-from surrogate.simulate.max_load import max_load
+from surrogate.simulate.max_load import loads
 from surrogate.simulate.priority import upward_rank, weighted_out_degree
 from surrogate.simulate.simulator import Simulator, simulate
 
@@ -186,7 +186,7 @@ def test_max_load_counts_a_tensor_once_per_sender_and_receiver():
     topology = Topology(tuple(Device(name, "cpu", **rates) for name in "xyz"))
     mapping = Mapping(g, topology, (0, 1, 1, 2))
     # x: a and 6/3 to send; y: b, c and 6/2 to receive; z: d and 6/2.
-    assert max_load(g, cost_matrix(g, topology), mapping) == max(1 + 2, 2 + 3, 1 + 3)
+    assert max(loads(g, cost_matrix(g, topology).tolist(), topology, mapping.devices)) == max(1 + 2, 2 + 3, 1 + 3)
 
 
 @st.composite
@@ -257,5 +257,4 @@ def test_equal_devices_may_be_renamed(case, chance):
     if topology.contention == "none":
         assert simulator.makespan(renamed) == simulator.makespan(devices)
     costs = cost_matrix(g, topology)
-    loads = [max_load(g, costs, Mapping(g, topology, m)) for m in (devices, renamed)]
-    assert np.isclose(*loads)
+    assert np.isclose(*(max(loads(g, costs.tolist(), topology, m)) for m in (devices, renamed)))

@@ -203,17 +203,17 @@ class TestTables:
         assert shapes == [256, 512]
 
 
-def row(searcher, devices, result, asked_s=None, stored=False):
+def row(searcher, devices, result, predicted_s=None, stored=False):
     topology = Topology(tuple(Device(name, name.partition(":")[0]) for name in NAMES))
     mapping = SimpleNamespace(topology=topology, devices=devices, is_single=len(set(devices)) == 1)
-    return Trial(searcher, mapping, result, 0.009, asked_s=asked_s, stored=stored)
+    return Trial(searcher, mapping, result, predicted_s, stored=stored, replayed_s=0.009)
 
 
 def finding(default_s, hybrid_s=0.008, gpu_s=0.009):
     singles = [row("single", (0, 0), Measured(gpu_s, 0.001, 12), 0.02)]
     singles.append(row("single", (1, 1), Measured(0.5, 0.0, 1, stopped_early=True), 0.4))
-    best = row("hybrid", (0, 1), Measured(hybrid_s, 0.0, 12), asked_s=0.01)
-    failed = row("heft", (1, 0), Failed("memory", "OOM"), asked_s=0.01)
+    best = row("hybrid", (0, 1), Measured(hybrid_s, 0.0, 12), predicted_s=0.01)
+    failed = row("heft", (1, 0), Failed("memory", "OOM"), predicted_s=0.01)
     final = min([best, singles[0]], key=lambda r: r.result.step_s)
     default = Measured(default_s, 0.0, 30)
     return SimpleNamespace(

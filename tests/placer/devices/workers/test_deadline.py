@@ -18,7 +18,7 @@ from placer.errors import BadInputError
 # In a process of its own, because joining workers changes a process for good.
 FROZEN = """
 import os, signal, sys
-from placer.devices.opening import open_devices, replace_links
+from placer.devices.opening import open_devices, with_measured_links
 from placer.devices.workers.deadline import DeviceLostError
 from placer.devices.workers.workers import start_workers
 
@@ -39,7 +39,7 @@ said = frozen(lambda: open_devices("workers:2", workers=workers, deadlines=True)
 assert "worker:1 did not answer within 3 s while the devices were joined" in said, said
 
 devices = open_devices("workers:2", links=False, deadlines=True)
-said = frozen(lambda: replace_links(devices), devices.workers)
+said = frozen(lambda: with_measured_links(devices), devices.workers)
 assert "worker:1 did not answer within 3 s while links were measured" in said, said
 devices.close()
 

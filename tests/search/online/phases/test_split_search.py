@@ -1,8 +1,8 @@
 """Divided ops within a simulated training: they are tried where a plan of splits promises enough."""
 
 from placer.errors import BadInputError
-from search.online.controller import OnlineSettings
 from search.online.phases import split_search
+from search.online.settings import OnlineSettings
 from tests.search.online.simulated.machine import Machine
 from tests.search.online.simulated.training import Training
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from placer.graph.mapping import Mapping
-from search.online.controller import Trial
 from search.online.journal import Journal
+from search.online.trials.trials import Trial
 
 
 @dataclass

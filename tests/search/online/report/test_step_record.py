@@ -10,9 +10,9 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
-from search.online.controller import Trial
 from search.online.journal import Journal
 from search.online.report.step_record import later_record
+from search.online.trials.trials import Trial
 from search.page.page import page_html
 from search.page.record import RunRecord
 from tests.search.online.report.seen_step import Step

@@ -6,9 +6,10 @@ import numpy as np
 
 from placer.graph.topology import Topology
 from placer.train.steps.modes import UNTOUCHED, Placed
-from search.online.controller import Controller, OnlineSettings
+from search.online.controller import Controller
 from search.online.journal import Journal
 from search.online.replan.replanner import Replanner
+from search.online.settings import OnlineSettings
 from tests.search.online.simulated.machine import FakeStep, Machine
 from tests.search.online.simulated.mappings import GRAPH, TOPOLOGY
 from tests.search.online.simulated.planners import DividedPlanner, RealPlanner
