@@ -50,7 +50,8 @@ def plan(
     The time that numba takes to compile, once on a machine, is not counted. lack: what memory a mapping lacks; it is
     asked of mappings that are better than all before, because it takes longer than a prediction. Raises BadInputError
     for an unknown searcher, and where no mapping fits into memory, with what is missing; PlacerError where every
-    mapping that was asked exceeds memory as simulated.
+    mapping that was asked exceeds memory as simulated, or where another searcher than the default asked for none
+    whose tensors cross only links that there are.
     """
     problem.predict_many([heft_placement(problem)])
     if searcher_name in SEARCHERS:  # else the session refuses it
@@ -158,8 +159,14 @@ class _Search:
         return (*self.session.notes, *([f"{text}."] if text else []))
 
     def mapping(self) -> Mapping:
-        """The best mapping found. Raises PlacerError where all that were asked lack memory."""
+        """The best mapping found. Raises PlacerError where all that were asked lack memory, or a link."""
         if self.best.placement is None and self.refused.nearest is not None:
             none_fits = self.refused.none_fits(short(self.problem.graph.name))
             raise PlacerError(f"{none_fits}: add a device, give them more memory, or search longer.")
+        searcher = self.session.searcher.name
+        if self.best.placement is None and searcher != DEFAULT_SEARCHER:
+            raise PlacerError(
+                f"under each mapping that {searcher} asked for, {NO_LINK.detail}: try --searcher {DEFAULT_SEARCHER}, "
+                "search longer, or add links to the topology."
+            )
         return self.problem.mapping(self.best.placement or packed(self.roomier))

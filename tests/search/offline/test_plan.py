@@ -118,3 +118,19 @@ def test_a_graph_that_fits_nowhere_is_refused_with_what_is_missing():
     problem = Problem(read_graph(GNMT), gpus(2, memory_bytes=300_000_000))
     with pytest.raises(BadInputError, match="175063808 too few"):
         plan(problem, clock=ticking())
+
+
+def test_a_searcher_that_asks_for_no_mapping_with_all_links_names_one_that_does():
+    """An op on `a` feeds one on `c`, and only by way of `b` are there links."""
+    devices = tuple(Device(name, name) for name in "abc")
+    links = tuple(Link(src, dst, 1e-5, 1e10) for src, dst in ("ab", "bc", "cb", "ba"))
+    ops = (
+        Op("first", cost_s={"a": 1.0}),
+        Op("between", cost_s=dict.fromkeys("abc", 1.0)),
+        Op("last", cost_s={"c": 1.0}),
+    )
+    graph = OpGraph("relay", ops, (Edge(0, 1, 8), Edge(1, 2, 8)))
+    problem = Problem(graph, Topology(devices, links))
+    assert plan(problem, seconds=0.2, clock=ticking()).mapping.devices == (0, 1, 2)
+    with pytest.raises(PlacerError, match=r"each mapping that single asked for, .* link .*: try --searcher hybrid"):
+        plan(problem, "single", seconds=0.2, clock=ticking())
