@@ -656,6 +656,17 @@ def stored_list(value: Any) -> list[Any] | None:
     return value._storage if type(value) is data_structures.ListWrapper else None
 
 
+def tracked_container(value: Any) -> tuple[Any, Callable[[], None]]:
+    """The list or dict that TensorFlow put a wrapper around, and what to call when that was changed; the value itself,
+    and nothing to do, where it is no wrapper.
+    """
+    if type(value) is data_structures.ListWrapper:
+        return value._storage, value._update_snapshot
+    if type(value) is data_structures._DictWrapper:
+        return value.__wrapped__, value._update_snapshot
+    return value, lambda: None
+
+
 def traces_dataset() -> bool:
     """Whether a function of a tf.data pipeline is being traced now, in this thread."""
     frame: FrameType | None = sys._getframe()

@@ -573,6 +573,20 @@ def test_a_list_that_tensorflow_wraps_is_found_and_changes_in_place():
     assert tf_internals.stored_list([1]) is None
 
 
+def test_what_tensorflow_wraps_may_be_changed_behind_the_wrapper(tmp_path):
+    module = tf.Module()
+    module.row, module.named = [1], {"one": 1}
+    for wrapper, given in ((module.row, [1]), (module.named, {"one": 1})):
+        stored, note = tf_internals.tracked_container(wrapper)
+        assert stored == given and type(stored) is type(given)
+        stored.clear()
+        note()
+        assert not wrapper
+    tf.train.Checkpoint(module=module).write(str(tmp_path / "saved"))
+    plain = [1]
+    assert tf_internals.tracked_container(plain)[0] is plain
+
+
 def test_a_dataset_that_is_traced_or_holds_a_variable_is_seen():
     variable, seen = tf.Variable(1.0), []
 

@@ -2,6 +2,7 @@
 
 `ops` finds ops that do something else, and `number_use` numbers that must not be tensors, both in a finished trace. The
 others watch one: `tensor_reads` code that reads what is not known then, `branches` what a branch by a tensor changes,
+`places` what the user's objects held before, to undo that,
 `gradients` those that are None on some way through branches, `lasting` what libraries keep of a trace,
 `keras_functions` what Keras computes otherwise, `array_changes` what would change an array of the caller's.
 """

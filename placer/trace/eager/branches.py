@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import array
 import functools
 import inspect
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import CellType, FrameType, FunctionType, MethodType
+from types import FrameType
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.eager.number_use import COUNT, NUMBER
+from placer.trace.eager.places import Places, frames_of
 from placer.trace.eager.replacing import replaced
-from placer.trace.python.impure import contents
-from placer.trace.python.kinds import (
-    has_library_base,
-    in_slot,
-    is_library,
-    is_plain,
-    is_user_class,
-    own_dict,
-    plain_key,
-    slots_of,
-)
+from placer.trace.python.kinds import is_library
 
-WRAPPED_BY = "placer.train."  # modules whose frames call the user's step
-MOST_PLACES = 20_000  # that are compared around a branch
 # The names of constants that numbers of Python's become.
 MARKS = {float: NUMBER, int: COUNT, bool: COUNT}
-CONTAINERS = (dict, list, set, deque, bytearray, array.array)
 
 
 @contextmanager
@@ -48,10 +33,11 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
     def around(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def traced(*args: Any, **kwargs: Any) -> Any:
-            places = _Places(sys._getframe(1))
+            places = Places.around(sys._getframe(1))
             try:
                 outputs = function(*args, **kwargs)
             except Exception as error:
+                places.restore(numbers=True)
                 if _is_raised_by_user(error):
                     note(
                         f"it raises an exception ({type(error).__name__}) in a branch or loop that depends on a "
@@ -61,6 +47,7 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
                 raise
             changed = places.changed()
             if changed is not None:
+                places.restore(numbers=True)
                 note(
                     f"it changes `{changed}` in a branch or loop that depends on a tensor, which a traced step would "
                     "do once, whichever way is taken; use tf.where or a tf.TensorArray, or decorate the step with "
@@ -133,7 +120,7 @@ def _counted(frame: FrameType, args: Sequence[Any], outputs: Any) -> str | None:
     """The name of a variable that holds a float of Python's before a loop, and for which the loop's body makes the next
     value of such floats and constants alone; None where there is none. frame: what traces the body, with `args`.
     """
-    loop = next((at for at in _frames(frame) if tf_internals.managed_names(at)), None)
+    loop = next((at for at in frames_of(frame) if tf_internals.managed_names(at)), None)
     carried = tf_internals.carried(loop) if loop is not None else None
     if not carried or not isinstance(outputs, (list, tuple)):
         return None
@@ -199,81 +186,3 @@ def _handed_on(graph: Any, output: Any) -> int | None:
     while output.op.type == "Identity":
         output = output.op.inputs[0]
     return next((i for i, inner in enumerate(graph.inputs) if inner is output), None)
-
-
-class _Places:
-    """What the functions that run now hold in their variables, and in the containers and objects there."""
-
-    def __init__(self, frame: FrameType) -> None:
-        self._held: list[tuple[str, Any, list[Any]]] = []  # words, what holds, and what it held
-        self._seen: set[int] = set()
-        self._left: deque[tuple[str, Any]] = deque()
-        names: set[str] = set()  # that AutoGraph sets
-        for at in _frames(frame):
-            names.update(tf_internals.managed_names(at))
-            if not is_library(at.f_globals.get("__name__")):
-                self._left.extend(at.f_locals.items())
-        self._managed = names
-        while self._left and len(self._held) < MOST_PLACES:
-            self._look(*self._left.popleft())
-        self._overflow = bool(self._left)
-
-    def changed(self) -> str | None:
-        """The first that holds something else now, in words; None where none does."""
-        if self._overflow:
-            return "more than can be compared"
-        for words, holder, before in self._held:
-            now = _parts(holder)
-            if len(now) != len(before) or not all(map(_same, before, now)):
-                return words
-        return None
-
-    def _look(self, words: str, value: Any) -> None:
-        if id(value) in self._seen or is_plain(value):
-            return
-        self._seen.add(id(value))
-        if isinstance(value, FunctionType):
-            if not is_library(value.__module__):
-                cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-                self._left.extend(cells)
-        elif isinstance(value, MethodType):
-            self._left += [(words, value.__self__), (words, value.__func__)]
-        elif isinstance(value, CellType) and words in self._managed:
-            self._left.append((words, contents(value)))
-        else:
-            parts = _parts(value)
-            self._left.extend((words, part) for part in parts)
-            if parts or isinstance(value, CONTAINERS) or is_user_class(type(value)):  # what is empty may be filled
-                self._held.append((words, value, parts))
-
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """Those that run now, from this one to the step's."""
-    while frame is not None and not str(frame.f_globals.get("__name__")).startswith(WRAPPED_BY):
-        yield frame
-        frame = frame.f_back
-
-
-def _parts(value: Any) -> list[Any]:
-    """What a container, a closure's cell, or an object of a class of the user's own holds."""
-    if isinstance(value, dict):
-        return [*value, *value.values()]
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        return list(value)
-    if isinstance(value, (bytearray, array.array)):
-        return [bytes(value)]
-    if isinstance(value, np.ndarray):
-        held = value.ravel().tolist() if value.dtype.hasobject else [value.tobytes()]
-        return [str(value.shape), *held]
-    if isinstance(value, CellType):
-        return [contents(value)]
-    kind = type(value)
-    if isinstance(value, type) or not is_user_class(kind) or has_library_base(kind):
-        return []
-    slots = [vars(base).get(name) for base in kind.__mro__ for name in slots_of(base)]
-    held = [in_slot(slot, value) for slot in slots if inspect.ismemberdescriptor(slot)]
-    return [*(own_dict(value) or {}).values(), *held]
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other or (is_plain(one) and is_plain(other) and plain_key(one) == plain_key(other))

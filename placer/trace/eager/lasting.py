@@ -34,6 +34,29 @@ def no_new_variables(note: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
+def watched_optimizers(note: Callable[[str], None]) -> Iterator[None]:
+    """Raise BadInputError, and call `note` with the same reason, where an optimizer of Keras's is built in this thread
+    and block. It takes itself for built before it makes its variables, so that refusing these would break the user's
+    own calls. Under the lock `patching`.
+    """
+    thread, kind = threading.get_ident(), tf.keras.optimizers.Optimizer
+    build = kind.build
+
+    def refused(optimizer: Any, variables: Any) -> Any:
+        if threading.get_ident() != thread or optimizer.built:
+            return build(optimizer, variables)
+        why = (
+            f"it builds its optimizer {short(optimizer.name)} once it is traced, which its latest calls did not; call "
+            "build(model.trainable_variables) of it before the training"
+        )
+        note(why)
+        raise BadInputError(why)
+
+    with replaced([(kind, "build", tf.autograph.experimental.do_not_convert(refused))]):
+        yield
+
+
+@contextmanager
 def watched_losses(note: Callable[[str], None]) -> Iterator[None]:
     """Call `note` with the reason, in words, where a layer of Keras's keeps a loss in this block: `model.losses` would
     hold tensors of the trace, and no placed step puts values in their place. Under the lock `patching`.

@@ -47,7 +47,7 @@ KERAS_NOISE = frozenset(
         "call_signature_parameters", "_call_context_args", "_call_has_context_arg", "_call_has_training_arg",
         "_call_has_mask_arg", "_epoch_iterator", "_eval_epoch_iterator", "stop_evaluating", "stop_predicting",
         "_seed_generators", "supports_jit", "_input_spec", "_losses_override", "_trainable_variables_indices",
-        "_operations", "_variables", "_remat_mode", "_distribution_strategy",
+        "_operations", "_variables", "_remat_mode", "_distribution_strategy", "built",
     }
 )  # fmt: skip
 KERAS_VARIABLES = frozenset({"KerasVariable", "Variable"})

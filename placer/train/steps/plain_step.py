@@ -13,7 +13,8 @@ from placer.trace.eager.array_changes import watched_array_changes
 from placer.trace.eager.branches import watched_branches, watched_loops
 from placer.trace.eager.gradients import watched_gradients
 from placer.trace.eager.keras_functions import watched_keras
-from placer.trace.eager.lasting import no_new_variables, watched_losses
+from placer.trace.eager.lasting import no_new_variables, watched_losses, watched_optimizers
+from placer.trace.eager.places import Places
 from placer.trace.eager.tensor_reads import patching, watched_shapes, watched_values
 from placer.trace.eager.type_questions import watched_types
 from placer.trace.keras_ties import tie_in, with_ties
@@ -26,7 +27,7 @@ from placer.trace.python.streams import GlobalStreams
 Watch = Callable[[Callable[[str], None]], AbstractContextManager[None]]
 WATCHES: tuple[Watch, ...] = (
     watched_shapes, watched_values, watched_branches, watched_loops, watched_gradients, watched_losses, watched_keras,
-    no_new_variables,
+    watched_optimizers, no_new_variables,
 )  # fmt: skip
 Types = Mapping[int, type]
 """Position of a leaf of a call's arguments that is an array or a number, and a tensor to a trace -> its type."""
@@ -124,11 +125,14 @@ class PlainStep:
     @contextmanager
     def _watched(self, types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
         """A trace takes copies of containers, which shows in them what the step would do to the user's own."""
-        before = self._parameters.contents(args, kwargs)
+        before, places = self._parameters.contents(args, kwargs), Places([("the step", self._step)], in_globals=True)
         eager = _eager(types, args, kwargs)
         watches: list[Watch] = [partial(watched_types, eager=eager), partial(watched_array_changes, eager=eager)]
-        with self._watched_by((*WATCHES, *watches)):
-            yield
+        try:
+            with self._watched_by((*WATCHES, *watches)):
+                yield
+        finally:
+            places.restore()
         where = changed(before, self._parameters.contents(args, kwargs))
         if where is not None:
             self._note(f"it changes {where}, {ONCE}")

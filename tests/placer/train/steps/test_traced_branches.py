@@ -757,6 +757,72 @@ def test_a_layer_that_only_a_branch_uses_is_not_built_by_a_trace(two_cpus, live_
     assert hand.live.left_alone.startswith("it makes a variable ('kernel')")
 
 
+@pytest.mark.parametrize("kind", [keras.optimizers.Adam, keras.optimizers.SGD], ids=["adam", "sgd"])
+def test_an_optimizer_that_only_a_branch_uses_is_not_built_by_a_trace(two_cpus, live_hand, kind):
+    """Gradients are added up, and applied at each eighth call; the trace comes before the first of these."""
+
+    def make():
+        held, added, count = weights(), [tf.Variable(tf.zeros([3, 3])) for _ in range(2)], tf.Variable(0)
+        optimizer = kind(0.05)
+
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = square(x @ held[0] @ held[1])
+            for one, gradient in zip(added, tape.gradient(loss, held), strict=True):
+                one.assign_add(gradient)
+            if tf.equal(count.assign_add(1) % 8, 0):
+                optimizer.apply([one / 8.0 for one in added], held)
+                for one in added:
+                    one.assign(tf.zeros_like(one))
+            return loss
+
+        return step, lambda: [*held, *added, count, *optimizer.variables], lambda i: None
+
+    found, hand = wrapped(live_hand, make)
+    assert close(found, alone(make))
+    assert hand.live.left_alone.startswith("it builds its optimizer")
+
+
+def in_a_branch(logs, loss):
+    if loss > 1e6:
+        for log in logs.values():
+            log.append(loss)
+
+
+def at_each_call(logs, loss):
+    for log in logs.values():
+        log.append(loss)
+
+
+def counting(logs, loss):
+    if loss > 1e6:
+        for log in logs.values():
+            log.append(1)
+
+
+@pytest.mark.parametrize("keep", [in_a_branch, at_each_call, counting])
+def test_what_a_trace_put_into_containers_is_taken_out_again(two_cpus, live_hand, keep):
+    kept = []
+
+    def make():
+        held, logs = weights(), {"losses": []}
+        kept.append(logs["losses"])
+
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = square(x @ held[0])
+            held[0].assign_sub(0.1 * tape.gradient(loss, held[0]))
+            keep(logs, loss)
+            return loss
+
+        return step, held, lambda i: None
+
+    found, hand = wrapped(live_hand, make)
+    assert close(found, alone(make)) and hand.live.left_alone is not None
+    in_wrapped, in_alone = kept
+    assert len(in_wrapped) == len(in_alone) and not any(map(tf.is_symbolic_tensor, in_wrapped))
+
+
 def test_losses_that_layers_keep_are_those_of_the_latest_step(two_cpus, live_hand):
     def make():
         dense = keras.layers.Dense(3, kernel_initializer=begun(), activity_regularizer="l2")

@@ -1,0 +1,238 @@
+"""What the user's objects hold before something is traced, to find what tracing changed in them, and to undo it."""
+
+from __future__ import annotations
+
+import array
+import inspect
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from placer import tf_internals
+from placer.trace.python.impure import contents
+from placer.trace.python.kinds import (
+    has_library_base,
+    in_slot,
+    is_library,
+    is_plain,
+    is_user_class,
+    own_dict,
+    plain_key,
+    slots_of,
+)
+
+WRAPPED_BY = "placer.train."  # modules whose frames call the user's step
+MOST_PLACES = 20_000  # that are compared
+DEPTH = 4  # of containers within what a trace put somewhere
+CONTAINERS = (dict, list, set, deque, bytearray, array.array)
+
+
+class _Held(NamedTuple):
+    words: str
+    holder: Any
+    parts: list[Any]  # what it held
+    named: dict[Any, Any]  # the same of a dict by key, and of an object by attribute
+
+
+class Places:
+    """What functions hold in their variables, and in the containers and objects there."""
+
+    def __init__(
+        self, begin: Iterable[tuple[str, Any]], managed: Collection[str] = (), in_globals: bool = False
+    ) -> None:
+        """begin: what to look at, with the words for it. managed: names that AutoGraph sets. in_globals: whether to
+        look at globals that functions name, too.
+        """
+        self._held: list[_Held] = []
+        self._seen: set[int] = set()
+        self._left = deque(begin)
+        self._managed, self._in_globals = managed, in_globals
+        while self._left and len(self._held) < MOST_PLACES:
+            self._look(*self._left.popleft())
+        self._overflow = bool(self._left)
+
+    @classmethod
+    def around(cls, frame: FrameType) -> Places:
+        """What the functions that run now hold."""
+        begin: list[tuple[str, Any]] = []
+        managed: set[str] = set()
+        for at in frames_of(frame):
+            managed.update(tf_internals.managed_names(at))
+            if not is_library(at.f_globals.get("__name__")):
+                begin += at.f_locals.items()
+        return cls(begin, managed)
+
+    def changed(self) -> str | None:
+        """The first that holds something else now, in words; None where none does."""
+        if self._overflow:
+            return "more than can be compared"
+        for held in self._held:
+            now = _parts(held.holder)
+            if len(now) != len(held.parts) or not all(map(_same, held.parts, now)):
+                return held.words
+        return None
+
+    def restore(self, numbers: bool = False) -> None:
+        """Take tensors of a trace out of what held none of them, and put back what was in their places: they mean
+        nothing after it, and the step as the user wrote it did not put them there.
+
+        numbers: other things, too, that are in the place of plain values. Only where no other thread can have put them
+        there meanwhile.
+        """
+        for held in self._held:
+            _restore(held, numbers)
+
+    def _look(self, words: str, value: Any) -> None:
+        if id(value) in self._seen or is_plain(value):
+            return
+        if self._in_globals and isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            return  # it cannot hold a tensor, and may be as large as a dataset
+        self._seen.add(id(value))
+        if isinstance(value, FunctionType):
+            if not is_library(value.__module__):
+                self._left.extend(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+                if self._in_globals:
+                    self._left.extend(_globals_of(value))
+        elif isinstance(value, MethodType):
+            self._left += [(words, value.__self__), (words, value.__func__)]
+        elif isinstance(value, CellType) and words in self._managed:
+            self._left.append((words, contents(value)))
+        elif isinstance(value, type):
+            self._left.extend((words, part) for part in (_of_class(value) if self._in_globals else ()))
+        else:
+            parts, is_object = _parts(value), is_user_class(type(value))
+            self._left.extend((words, part) for part in parts)
+            if is_object and self._in_globals:
+                self._left.extend(
+                    (words, part) for part in (*(own_dict(value) or {}).values(), *_of_class(type(value)))
+                )
+            if parts or isinstance(value, CONTAINERS) or is_object:  # what is empty may be filled
+                named = value if isinstance(value, dict) else own_dict(value) if is_object else {}
+                self._held.append(_Held(words, value, parts, dict(named or {})))
+
+
+def frames_of(frame: FrameType | None) -> Iterator[FrameType]:
+    """Those that run now, from this one to the step's."""
+    while frame is not None and not str(frame.f_globals.get("__name__")).startswith(WRAPPED_BY):
+        yield frame
+        frame = frame.f_back
+
+
+def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function's code may take from its module, and from modules that it names there."""
+    names = list(_names(function.__code__))
+    for name in names:
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType):
+            if not is_library(value.__name__):
+                yield from ((inner, vars(value)[inner]) for inner in names if inner in vars(value))
+        elif value is not None:
+            yield name, value
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
+
+
+def _of_class(kind: type) -> Iterator[Any]:
+    """The functions of a class and of its bases, and the containers that they share."""
+    for base in kind.__mro__:
+        if not is_library(base.__module__):
+            for value in vars(base).values():
+                value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                if isinstance(value, (FunctionType, *CONTAINERS)):
+                    yield value
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a container, a closure's cell, or an object of a class of the user's own holds."""
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        return list(value)
+    if isinstance(value, (bytearray, array.array)):
+        return [bytes(value)]
+    if isinstance(value, np.ndarray):
+        held = value.ravel().tolist() if value.dtype.hasobject else [value.tobytes()]
+        return [str(value.shape), *held]
+    if isinstance(value, CellType):
+        return [contents(value)]
+    kind = type(value)
+    if isinstance(value, type) or not is_user_class(kind) or has_library_base(kind):
+        return []
+    slots = [vars(base).get(name) for base in kind.__mro__ for name in slots_of(base)]
+    held = [in_slot(slot, value) for slot in slots if inspect.ismemberdescriptor(slot)]
+    return [*(own_dict(value) or {}).values(), *held]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or (is_plain(one) and is_plain(other) and plain_key(one) == plain_key(other))
+
+
+# Undoing.
+
+
+def _restore(held: _Held, numbers: bool) -> None:
+    holder, note = tf_internals.tracked_container(held.holder)
+    if isinstance(holder, dict):
+        done = _restore_named(holder, held.named, numbers)
+    elif isinstance(holder, (list, deque)):
+        done = _restore_row(holder, held.parts, numbers)
+    elif isinstance(holder, CellType):
+        done = _is_made(held.parts[0], contents(holder), numbers)
+        if done:
+            holder.cell_contents = held.parts[0]
+    else:
+        attributes = own_dict(holder) if is_user_class(type(holder)) else None
+        done = attributes is not None and _restore_named(attributes, held.named, numbers)
+    if done:
+        note()
+
+
+def _restore_named(now: dict[Any, Any], before: dict[Any, Any], numbers: bool) -> bool:
+    """Undo it in a dict; whether there was anything to undo."""
+    made = [key for key, value in list(now.items()) if _is_made(before.get(key, now), value, numbers)]
+    for key in made:
+        if key in before:
+            now[key] = before[key]
+        else:
+            del now[key]
+    return bool(made)
+
+
+def _restore_row(now: list[Any] | deque[Any], before: list[Any], numbers: bool) -> bool:
+    """Undo it in a list; whether there was anything to undo."""
+    values, known = list(now), {id(value) for value in before}
+    made = [id(value) not in known and _holds_tensor(value) for value in values]
+    grown = values[len(before) :]
+    if any(made):
+        own = [value for value, is_made in zip(values, made, strict=True) if not is_made]
+        left = before if len(values) == len(before) else own
+    elif numbers and grown and all(map(is_plain, grown)) and all(map(_same, before, values)):
+        left = before
+    else:
+        return False
+    now.clear()
+    now.extend(left)
+    return True
+
+
+def _is_made(before: Any, now: Any, numbers: bool) -> bool:
+    """Whether a trace put `now` in the place of `before`."""
+    if now is before:
+        return False
+    return _holds_tensor(now) or (numbers and is_plain(now) and is_plain(before) and not _same(before, now))
+
+
+def _holds_tensor(value: Any, depth: int = DEPTH) -> bool:
+    """Whether a value is a tensor of a trace, or holds one, so many containers deep."""
+    if depth and isinstance(value, (tuple, list, dict)):
+        return any(_holds_tensor(one, depth - 1) for one in (value.values() if isinstance(value, dict) else value))
+    return bool(tf.is_symbolic_tensor(value))
