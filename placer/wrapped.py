@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import inspect
+import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ClassVar
@@ -46,9 +49,53 @@ class Wrapped:
         else:
             delattr(self.__wrapped__, name)
 
+    def __copy__(self) -> Any:
+        return copy.copy(self.__wrapped__)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A copy of the function, without Placer. One that is a method is bound to the copy of its object: that of a
+        trainer must not train the original.
+        """
+        method = _method_of(self.__wrapped__)
+        if method is None:
+            return copy.deepcopy(self.__wrapped__, memo)
+        owner, name = method
+        copied = copy.deepcopy(owner, memo)
+        return inspect.getattr_static(type(copied), name).__get__(copied, type(copied))
+
+    def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
+        """Pickled is the function, without Placer; by its name, as any function is, where that leads to the wrapped."""
+        name = getattr(self, "__qualname__", None)
+        if name is not None and _named(self.__module__, name) is self:
+            return str(name)
+        method = _method_of(self.__wrapped__)
+        return (_same, (self.__wrapped__,)) if method is None else (getattr, method)
+
 
 def unwrapped(step: Any) -> Any:
     """The user's function where `step` was wrapped before, as when a notebook's cell is run again; else `step`."""
     while isinstance(step, Wrapped):
         step = step.__wrapped__
     return step
+
+
+def _same(function: Any) -> Any:
+    return function
+
+
+def _named(module: str, name: str) -> Any:
+    """What has a qualified name in a module; None where nothing has."""
+    return functools.reduce(lambda held, part: getattr(held, part, None), name.split("."), sys.modules.get(module))
+
+
+def _method_of(function: Any) -> tuple[Any, str] | None:
+    """The object to which a tf.function of its class was bound, and its name there; None for any other function. Python
+    knows of no method there, and a copy of the tf.function would go on to train the original.
+    """
+    bound = inspect.unwrap(python) if (python := getattr(function, "python_function", None)) is not None else None
+    owner = getattr(getattr(bound, "__self__", None), "target", None)  # TensorFlow holds it by a weak reference
+    for kind in type(owner).__mro__ if owner is not None else ():
+        for name, value in vars(kind).items():
+            if type(value) is type(function) and value.__get__(owner, type(owner)) is function:
+                return owner, name
+    return None

@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer.trace.python.arguments import Subjects
+from placer.trace.python.callbacks import called_of_callback, methods_of_keras
 from placer.trace.python.code import reads_of
 from placer.trace.python.containers import (
     UnguardableError,
@@ -45,7 +46,9 @@ from placer.trace.python.impure import (
 )
 from placer.trace.python.kinds import (
     CALLBACKS,
+    COMPILED_METRICS,
     EMPTY,
+    GIVEN_METRICS,
     KERAS_OPAQUE,
     KERAS_VARIABLE_SETTINGS,
     KERAS_VARIABLES,
@@ -107,6 +110,7 @@ class Survey:
         self._members: set[tuple[int, str]] = set()  # of classes, that were visited
         self._step = step
         self._stand_ins: list[tuple[str, Wrapped]] = []  # by the name under which code reaches them
+        self._callbacks: list[tuple[str, Any]] = []  # of Keras's classes, in the same way
         self.subjects = subjects
         saved = settings()
         self.tokens.append(("a setting of Keras or TensorFlow", saved))
@@ -118,6 +122,8 @@ class Survey:
         self._walk()
         if (read := own_attribute_read(self._stand_ins, [at.function.__code__ for at in self.entered])) is not None:
             raise UnguardableError(f"it reads `{read}`, which a traced step would read only once")
+        if (called := called_of_callback(self._callbacks, self.entered)) is not None:
+            raise UnguardableError(_calls_callback(called))
 
     def _walk(self) -> None:
         while self._queue:
@@ -225,8 +231,10 @@ class Survey:
             raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
         if isinstance(value, Wrapped):
             return self._stand_in
-        if has_base(kind, CALLBACKS) and is_library(kind.__module__) in PLACER:
-            return None
+        if has_base(kind, CALLBACKS):
+            self._callbacks.append((label, value))
+            if is_library(kind.__module__) in PLACER:
+                return None
         if isinstance(value, np.void):
             raise UnguardableError(f"it reads `{label}`, a record of a structured array, which may change in its place")
         if is_function_of_tensorflow(kind):
@@ -296,6 +304,8 @@ class Survey:
         function, owner = getattr(method, "__func__", None), method.__self__
         if is_compiled_elsewhere(method):
             raise UnguardableError(f"it reads `{label}`, a compiled function, which Placer cannot look through")
+        if has_base(type(owner), CALLBACKS) and method.__name__ in methods_of_keras(type(owner)):
+            raise UnguardableError(_calls_callback(label))
         if isinstance(function, types.FunctionType):
             self._function(function, label, owner, True)
         else:
@@ -402,6 +412,8 @@ class Survey:
         """
         if has_base(type(value), CALLBACKS):
             return [name for name in held if self._is_read(name) or self._is_read(name.lstrip("_"))]
+        if has_base(type(value), COMPILED_METRICS):  # the rest Keras makes of these
+            return [name for name in GIVEN_METRICS if name in held]
         if holds_unnamed(type(value)):
             return list(held)
         if has_library_base(type(value)):
@@ -461,3 +473,7 @@ class Survey:
         self.guard.named(held, names)
         for name in names:
             self.child(f"{label}{name}", held[name])
+
+
+def _calls_callback(called: str) -> str:
+    return f"it calls `{called}` of a Keras callback, which a traced step would do only once; call it after the step"

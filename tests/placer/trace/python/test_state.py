@@ -447,6 +447,86 @@ def skips_by_its_own(x):
         return tf.debugging.check_numerics(x, "bad")
 
 
+def of_a_compiled_model(**given):
+    """A step by a model that was compiled so."""
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3)])
+    model.compile(**{"optimizer": "sgd", "loss": "mse", **given})
+
+    def step(x):
+        return model.train_step((x, x))
+
+    return step
+
+
+def notes(y_true, y_pred):
+    HISTORY.append(1.0)
+    return y_true - y_pred
+
+
+class Noting(keras.metrics.Mean):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        notes(y_true, y_pred)
+
+
+class NotingRate(keras.optimizers.schedules.LearningRateSchedule):
+    def __call__(self, step):
+        HISTORY.append(1.0)
+        return 0.1
+
+
+class NotingSGD(keras.optimizers.SGD):
+    def update_step(self, gradient, variable, learning_rate):
+        HISTORY.append(1.0)
+
+
+COMPILED = [
+    {"metrics": [notes]}, {"metrics": {"dense": ["mae", notes]}}, {"weighted_metrics": [[Noting()]]},
+    {"metrics": [keras.metrics.MeanMetricWrapper(notes)]}, {"loss": notes}, {"loss": [notes]},
+    {"optimizer": NotingSGD()},
+    {"optimizer": keras.optimizers.SGD(NotingRate())},
+]  # fmt: skip
+
+
+def ends_a_batch(x):
+    CALLBACKS.on_train_batch_end(0, {"loss": x})
+    return x
+
+
+def ends_a_batch_by_name(x):
+    for when in ("begin", "end"):
+        getattr(CALLBACKS, f"on_batch_{when}")(0)
+    return x
+
+
+def ends_a_batch_of_each(x):
+    for callback in EACH:
+        callback.on_batch_end(0)
+    return x
+
+
+class Ends(keras.callbacks.EarlyStopping):
+    def ends(self):
+        self.on_batch_end(0)
+
+
+def ends_a_batch_of_its_own(x):
+    OWN.ends()
+    return x
+
+
+def of_methods(*methods):
+    def step(x):
+        for method in methods:
+            method(0)
+        return x
+
+    return step
+
+
+EACH, OWN = [keras.callbacks.EarlyStopping()], Ends()
+CALLBACKS = keras.callbacks.CallbackList(EACH)
+
+
 def large(values):
     def step(x):
         return x * values
@@ -476,6 +556,10 @@ REFUSED = [
     (counts_in_a_helper, "`counts[]` in count_up"), (counts_in_a_helpers_helper, "`counts[]` in count_up"),
     (notes_by_keyword, "changes `more.append` in note"), (counts_in_a_method, "`counts[]` in Counter.up"),
     (Counter({"n": 0}).step, "`counts[]` in count_up"), (Counter({"n": 0}).other, "`counts[]` in Counter.up"),
+    *((of_a_compiled_model(**given), "HISTORY.append") for given in COMPILED),
+    (ends_a_batch, "`CALLBACKS.on_train_batch_end` of a Keras callback"), (ends_a_batch_by_name, "Keras callback"),
+    (ends_a_batch_of_each, "on_batch_end"), (ends_a_batch_of_its_own, "OWN.on_batch_end"),
+    (of_methods(CALLBACKS.on_train_batch_end), "Keras callback"),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
 ]  # fmt: skip
 
@@ -766,6 +850,18 @@ def test_what_a_holder_keeps_in_attributes_that_nobody_names_makes_a_state(make,
 def test_a_value_that_cannot_be_compared_is_named(make):
     thing = make()
     assert "cannot see into" in why_not(lambda x: x * thing.value)
+
+
+class Steady(keras.callbacks.Callback):
+    rate = 0.1
+
+    def on_epoch_begin(self, epoch, logs=None):
+        super().on_epoch_begin(epoch, logs)
+
+
+def test_a_step_may_read_a_callback_that_keras_calls():
+    steady = Steady()
+    assert why_not(lambda x: x * steady.rate) is None
 
 
 def test_what_a_step_does_not_read_of_a_callback_or_a_namespace_makes_no_state():

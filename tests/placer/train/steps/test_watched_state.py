@@ -29,6 +29,7 @@ HALF = STEPS // 2
 GAMMA = [1.0]
 LOSS = keras.losses.mean_squared_error
 STATS = {"skipped": 0}
+FLOOR = [0.0]
 
 
 def rated(read, change, *names):
@@ -476,6 +477,49 @@ SAFE = [
 def test_what_is_read_by_another_way_trains_as_unwrapped(two_cpus, live_hand, make):
     found, hand = wrapped(live_hand, make)
     assert np.isfinite(found[0]).all() and close(found, alone(make))
+    assert hand.live.left_alone is None
+    assert hand.moves > 3
+
+
+def above(y_true, y_pred):
+    return tf.cast(y_pred > FLOOR[0], tf.float32)
+
+
+def of_metrics(given):
+    """A model of two outputs, compiled with these metrics, which read a global."""
+
+    def make():
+        x, begun = keras.Input((3,)), keras.initializers.GlorotUniform(seed=3)
+        model = keras.Model(x, [keras.layers.Dense(3, kernel_initializer=begun, name=name)(x) for name in "ab"])
+        model.compile(keras.optimizers.SGD(0.1), "mse", **given(), jit_compile=False)
+
+        def change(i):
+            FLOOR[0] = 0.0 if i < HALF else -9.0
+
+        held = lambda: [*model.variables, *model.metrics_variables]
+        return lambda x: model.train_step((x, [x, x]))["loss"], held, change
+
+    return make
+
+
+class Share(keras.metrics.Mean):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        super().update_state(above(y_true, y_pred))
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda: {"metrics": {"a": [above, "mae"]}}, lambda: {"metrics": [[Share()], None]},
+        lambda: {"weighted_metrics": [None, above]},
+        lambda: {"metrics": {"b": keras.metrics.MeanMetricWrapper(above)}},
+    ],
+)  # fmt: skip
+def test_what_metrics_of_a_compiled_model_read_trains_as_unwrapped(two_cpus, live_hand, given):
+    make = of_metrics(given)
+    found, hand = wrapped(live_hand, make)
+    assert close(found, alone(make))
     assert hand.live.left_alone is None
     assert hand.moves > 3
 

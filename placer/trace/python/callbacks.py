@@ -1,0 +1,50 @@
+"""Keras's callbacks, whose methods save, stop, print and count: what code of a step may call of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import FunctionType
+from typing import Any
+
+from placer.trace.python.code import UNKNOWN, reads_of
+from placer.trace.python.impure import MUTATORS, Entered, reached
+from placer.trace.python.kinds import CALLBACKS, EMPTY, has_base, is_library
+
+
+def called_of_callback(callbacks: Sequence[tuple[str, Any]], entered: Iterable[Entered]) -> str | None:
+    """The first method of Keras's callbacks that code may call, in words ("callbacks.on_epoch_end"); None where there
+    is none. callbacks: with the names under which code reaches them.
+    """
+    if not callbacks:
+        return None
+    own = [one for one in entered if not _is_method_of_keras(one.owner, one.function.__name__)]  # those Keras calls
+    names = {name for one in own for name in reads_of(one.function.__code__).names}
+    for label, callback in callbacks:
+        for name in methods_of_keras(type(callback)):
+            if name in names or any(_asks(one, name) for one in own):
+                return f"{label}.{name}"
+    return None
+
+
+def methods_of_keras(kind: type) -> list[str]:
+    """The public methods that Keras gives to callbacks of a class; what changes a list of them is seen there."""
+    found = {
+        name
+        for base in kind.__mro__ if has_base(base, CALLBACKS) and is_library(base.__module__) == "keras"
+        for name, value in vars(base).items() if isinstance(value, FunctionType)
+    }  # fmt: skip
+    return sorted(name for name in found - MUTATORS if not name.startswith("_"))
+
+
+def _is_method_of_keras(owner: Any, name: str) -> bool:
+    return has_base(type(owner), CALLBACKS) and name in methods_of_keras(type(owner))
+
+
+def _asks(entered: Entered, name: str) -> bool:
+    """Whether code may ask a callback for this name, which it makes at run time."""
+    found = (
+        reached(path, entered)
+        for asked in reads_of(entered.function.__code__).asked if not asked.is_own and name.startswith(asked.begins)
+        for path in asked.of or {UNKNOWN}
+    )  # fmt: skip
+    return any(one is EMPTY or has_base(type(one), CALLBACKS) for one in found)
