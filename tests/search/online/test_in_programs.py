@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import _thread
+import copy
 import gc
 import inspect
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -50,7 +53,55 @@ def called(step: Callable[..., Any], calls: int = CALLS) -> list[float]:
     return [float(step(tf.fill([3], float(i + 1)))) for i in range(calls)]
 
 
-@pytest.mark.parametrize("stand_in", [wrapped, lambda step: LeftAlone(step, "because")])
+class Copied:
+    """A trainer that a program copies, to keep the best, say."""
+
+    def __init__(self) -> None:
+        self.weight = tf.Variable([1.0, 2.0, 3.0])
+
+    def step(self, x: tf.Tensor) -> tf.Tensor:
+        return descending(self.weight)(x)
+
+
+class CopiedFunction(Copied):
+    step = tf.function(Copied.step)
+
+
+def pickled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
+
+
+STAND_INS = [wrapped, lambda step: LeftAlone(step, "because")]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+@pytest.mark.parametrize("stand_in", STAND_INS)
+@pytest.mark.parametrize("kind", [Copied, CopiedFunction])
+def test_a_copy_trains_itself(kind: Any, stand_in: Any, copied: Any) -> None:
+    trainer, alone = kind(), kind()
+    with stand_in(trainer.step) as trainer.step:
+        called(trainer.step)
+        called(alone.step)
+        other, before = copied(trainer), trainer.weight.numpy()
+        np.testing.assert_allclose(called(other.step), called(alone.step), rtol=1e-5)
+        np.testing.assert_allclose(other.weight.numpy(), alone.weight.numpy(), rtol=1e-5)
+        assert type(other.weight) is type(alone.weight) and type(other.step) is type(alone.step)
+        assert (trainer.weight.numpy() == before).all()
+
+
+def doubled(x: tf.Tensor) -> tf.Tensor:
+    return 2 * x
+
+
+def test_a_function_is_copied_and_pickled_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = doubled
+    with wrapped(function) as step:
+        assert copy.copy(step) is copy.deepcopy(step) is pickled(step) is function
+        monkeypatch.setitem(globals(), "doubled", step)
+        assert pickled(step) is step
+
+
+@pytest.mark.parametrize("stand_in", STAND_INS)
 @pytest.mark.parametrize("kind", [lambda step: step, tf.function])
 def test_it_is_called_and_documented_like_its_function_and_has_its_attributes(stand_in: Any, kind: Any) -> None:
     function = kind(descending(tf.Variable([1.0, 2.0, 3.0])))
