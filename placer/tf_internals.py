@@ -67,6 +67,7 @@ FunctionDef = Any
 RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
 UNREAD_VARIABLE: type = resource_variable_ops._UnreadVariable  # what `assign` returns: the variable by another object
 KERAS_TIES = {"mask": "_keras_mask", "logits": "_keras_logits"}  # attributes of tensors
+OF_HANDLES = ("_parent_trackable", "_name", "_unique_id")  # attributes that TensorFlow puts on a variable's handle
 MARK = "_placer"  # TensorFlow keeps attributes with an underscore, and looks at none that it does not know
 _call_flat = concrete_function.ConcreteFunction._call_flat
 _captured_inputs = concrete_function.ConcreteFunction.captured_inputs
@@ -408,8 +409,19 @@ def keras_functions() -> dict[str, tuple[Any, str]]:
 
 def tied_by_keras(tensor: Any) -> dict[str, Any]:
     """What Keras tied to a tensor: its "mask", and the "logits" behind it."""
-    found = {kind: getattr(tensor, name, None) for kind, name in KERAS_TIES.items()}
+    held = vars(tensor)  # a tensor takes 2 us to say that it lacks an attribute, and most have none
+    found = {kind: held.get(name) for kind, name in KERAS_TIES.items()} if held else {}
     return {kind: tied for kind, tied in found.items() if isinstance(tied, tf.Tensor)}
+
+
+def tied_by_program(tensor: Any) -> str | None:
+    """The first attribute of a tensor, composite ones included, that neither TensorFlow nor Keras has put on it."""
+    held = vars(tensor)
+    if not held:  # the usual case; this runs at each call of a plain step
+        return None
+    is_single = isinstance(tensor, tf.Tensor)  # others keep what they are made of in private attributes
+    own = (name for name in held if not name.startswith("_" if not is_single else "_keras_"))
+    return next((name for name in own if name not in OF_HANDLES), None)
 
 
 def tie_by_keras(tensor: Any, kind: str, tied: Any) -> None:

@@ -1,10 +1,12 @@
-"""What Keras ties to a tensor as attributes, and losses and metrics read: a mask, and the logits behind probabilities.
+"""What is tied to a tensor as attributes. By Keras, and losses and metrics read it: a mask, and the logits behind
+probabilities. By the program: anything.
 
-A graph knows nothing of them. A plain step that returns such tensors is traced as one that returns what is tied, too.
+A graph knows nothing of them. A plain step that returns what Keras tied is traced as one that returns that, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -12,6 +14,8 @@ import tensorflow as tf
 from placer import tf_internals
 
 IN_WORDS = {"mask": "a Keras mask", "logits": "the logits of a Keras activation"}
+
+TENSORS = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 
 
 class Tied(NamedTuple):
@@ -56,8 +60,20 @@ def lost_tie(before: frozenset[tuple[str, int]], outputs: Any) -> str | None:
 
 
 def tie_in(values: Any) -> str | None:
-    """In words, what is tied to a tensor of a nested structure; None where nothing is."""
-    return next((IN_WORDS[kind] for leaf in _leaves(values) for kind in _ties(leaf)), None)
+    """In words, what is tied to a tensor of a nested structure, by Keras or by the program; None where nothing is."""
+    leaves = _leaves(values)
+    return next((IN_WORDS[kind] for leaf in leaves for kind in _ties(leaf)), None) or _attribute_in(leaves)
+
+
+def attribute_in(values: Any) -> str | None:
+    """In words, the attribute that the program put on a tensor of a nested structure; None where there is none."""
+    return _attribute_in(_leaves(values))
+
+
+def _attribute_in(leaves: Sequence[Any]) -> str | None:
+    tensors = (leaf for leaf in leaves if isinstance(leaf, TENSORS))
+    name = next(filter(None, map(tf_internals.tied_by_program, tensors)), None)
+    return name and f"an attribute of the program's (`{name}`)"
 
 
 def _ties(leaf: Any) -> dict[str, Any]:

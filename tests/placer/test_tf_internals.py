@@ -92,6 +92,21 @@ def test_what_keras_ties_to_tensors_is_known():
     assert set(tf_internals.tied_by_keras(other)) == {"mask"}
 
 
+def test_what_a_program_ties_to_tensors_is_known():
+    x, ids, weight = tf.constant([[1.0, 2.0]]), tf.constant([[1, 0]]), tf.Variable([1.0])
+    embedded = keras.layers.Embedding(9, 4, mask_zero=True)(ids)
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
+    known = [
+        x, x + 1.0, keras.activations.softmax(x), embedded, weight.read_value(), weight.handle, table.resource_handle,
+        tf.RaggedTensor.from_tensor(ids), tf.sparse.from_dense(ids), tf.IndexedSlices(x, ids),
+        *tf.data.Dataset.from_tensors(x), tf.function(lambda x: x)(x),
+    ]  # fmt: skip
+    assert [tf_internals.tied_by_program(tensor) for tensor in known] == [None] * len(known)
+    for tensor in (x, embedded, tf.RaggedTensor.from_tensor(ids)):
+        tensor.weight = 0.5
+        assert tf_internals.tied_by_program(tensor) == "weight"
+
+
 def test_the_seed_of_the_program_is_known():
     tf.random.set_seed(3)
     assert tf_internals.global_seed() == 3

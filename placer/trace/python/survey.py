@@ -56,6 +56,7 @@ from placer.trace.python.kinds import (
     NO_CODE,
     NOT_CALLED,
     PLACER,
+    TENSORS,
     UNCHANGING,
     VARIABLE_SETTINGS,
     has_base,
@@ -183,7 +184,7 @@ class Survey:
         """What looks into a value; None where its identity is all."""
         if has_base(type(value), KERAS_VARIABLES):
             return self._keras_variable
-        if isinstance(value, tf.Variable) and own_dict(value) is not None:
+        if isinstance(value, TENSORS) and own_dict(value) is not None:
             return self._variable
         if is_tensor(value) or has_base(type(value), KERAS_OPAQUE):
             return None
@@ -424,8 +425,9 @@ class Survey:
         return self.reflects or name in self.names
 
     def _variable(self, variable: Any, label: str, settings: Iterable[str] = VARIABLE_SETTINGS) -> None:
-        """What decides how a variable is trained, and what the user has put on it; not its value."""
-        held = own_dict(variable) or {}
+        """What decides how a variable is trained, and what the user has put on it, or on a tensor; not its value."""
+        found = own_dict(variable)
+        held = {} if found is None else found  # a tensor's own dict, which is empty until something is put on it
         self.guard.size(held)
         own = (name for name in held if not name.startswith("_") and self._is_read(name))
         self._holder(held, [*(name for name in settings if name in held), *own], f"{label}.")

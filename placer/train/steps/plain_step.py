@@ -17,7 +17,7 @@ from placer.trace.eager.lasting import no_new_variables, watched_losses, watched
 from placer.trace.eager.places import Places
 from placer.trace.eager.tensor_reads import patching, watched_shapes, watched_values
 from placer.trace.eager.type_questions import watched_types
-from placer.trace.keras_ties import tie_in, with_ties
+from placer.trace.keras_ties import attribute_in, tie_in, with_ties
 from placer.trace.python.arguments import Parameters, Subjects, changed
 from placer.trace.python.impure import ONCE
 from placer.trace.python.kinds import KERAS_VARIABLES, has_base, is_tensor
@@ -168,6 +168,8 @@ class PlainStep:
         kind = _no_tensor(outputs)
         if kind is not None:
             self._note(f"it returns {kind}, which a placed step would return as a tensor; return tensors only")
+        elif (tied := attribute_in(outputs)) is not None:
+            self._note(f"it returns a tensor with {tied}, which a placed step would lose; return that, too")
         if not self._ran:
             self._ran = True
             self._state.number(self._subjects)

@@ -572,3 +572,38 @@ def test_a_mask_that_comes_with_an_argument_is_seen(two_cpus, live_hand):
         expected += float(tf.reduce_mean(encoder(x)[0, :2], 0).numpy().sum())
         np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-5)
     assert "it takes a tensor with a Keras mask" in hand.live.left_alone
+
+
+@pytest.mark.parametrize("nested", [lambda x: x, lambda x: {"x": x}])
+def test_an_attribute_of_an_argument_is_seen(two_cpus, live_hand, nested):
+    total = tf.Variable(0.0)
+
+    def step(given):
+        x = tf.nest.flatten(given)[0]
+        total.assign_add(tf.reduce_sum(x) * getattr(x, "weight", 1.0))
+        return total.read_value()
+
+    hand = live_hand(step)
+    for i in range(8):
+        x = tf.ones([2])
+        if i >= 6:
+            x.weight = 0.5
+        hand(nested(x))
+        if i == 4:
+            hand.place()
+    assert total.numpy() == 6 * 2 + 2
+    assert hand.moves and "it takes a tensor with an attribute of the program's (`weight`)" in hand.live.left_alone
+
+
+def test_an_attribute_of_what_a_step_returns_leaves_it_alone(two_cpus, live_hand):
+    total = tf.Variable(0.0)
+
+    def step(x):
+        total.assign_add(tf.reduce_sum(x))
+        found = total.read_value()
+        found.count = 2
+        return found
+
+    hand = live_hand(step)
+    assert [hand(tf.ones([2])).count for _ in range(6)] == [2] * 6
+    assert hand.live.left_alone

@@ -397,6 +397,11 @@ def callback_of_keras():
     return rated(lambda: 0.1 / (1 + early.wait), lambda: setattr(early, "wait", 5))
 
 
+def attribute_of_a_tensor():
+    scale = tf.constant(1.0)
+    return rated(lambda: 0.1 * getattr(scale, "rate", 1.0), lambda: setattr(scale, "rate", 0.5))
+
+
 # Objects that answer any name.
 
 
@@ -468,6 +473,7 @@ SAFE = [
     subclass(Float, 0.1, 0.01, lambda rate: rate.of(1.0)),
     subclass(Name, "a", "b", lambda name: 0.1 if name == "a" else 0.01),
     method_of_an_enum, lora, noise_that_is_read, callback_of_keras,
+    attribute_of_a_tensor,
     answering(AttrDict), answering(AnyDict), answering(Wrapped), answering(Any), answering(Proxy),
 ]  # fmt: skip
 
