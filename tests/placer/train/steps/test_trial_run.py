@@ -31,10 +31,15 @@ def setting(two_cpus):
         return loss
 
     captured = capture(step, BATCHES[0])
+    return captured, [weight, count, rate], recorded(captured), two_cpus
+
+
+def recorded(captured):
+    """What two untouched steps record."""
     start = {name: v.read_value() for name, v in captured.variables.items()}
     returned = [values(tf.nest.flatten(captured.call(batch))) for batch in BATCHES]
     end = {name: v.read_value() for name, v in captured.variables.items()}
-    return captured, [weight, count, rate], Recording(start, BATCHES, returned, end), two_cpus
+    return Recording(start, BATCHES, returned, end)
 
 
 def tried(captured, recording, devices, device):
@@ -92,3 +97,25 @@ def test_it_keeps_one_copy_of_the_variables_once_a_mapping_agreed(setting):
     trial_run.close()
     with pytest.raises(PlacerError, match="closed"):
         trial_run._agreed(captured)
+
+
+def test_a_table_is_read_as_it_is_now(two_cpus):
+    weight, ids = tf.Variable([1.0, -1.0]), tf.range(2, dtype=tf.int64)
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 1.0)
+
+    def step(x):
+        loss = tf.reduce_sum(tf.square(x * weight * table.lookup(ids)))
+        weight.assign_sub(0.01 * x * table.lookup(ids))
+        return loss
+
+    captured = capture(step, BATCHES[0])
+    recording = recorded(captured)
+    table.insert(ids, [2.0, 3.0])
+    trial_run, placed = tried(captured, recording, two_cpus, 1)
+    table.insert(ids, [4.0, 5.0])
+    trial_run.run(placed)
+    untouched = trial_run._reference
+    trial_run._reference = lambda start: replace(untouched(start), returned=recording.returned)
+    table.insert(ids, [6.0, 7.0])
+    with pytest.raises(LossDiffersError, match="untouched; it looks into a lookup table"):
+        trial_run.run(placed)
