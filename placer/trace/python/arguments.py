@@ -70,6 +70,12 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     return next((f"`{name}` (an argument)" for name in before if before[name] != now.get(name)), None)
 
 
+def is_repeated(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether one tensor is among the arguments twice, of which a trace makes two."""
+    ids = [id(leaf) for leaf in tf.nest.flatten((tuple(args), dict(kwargs))) if isinstance(leaf, tf.Tensor)]
+    return len(set(ids)) < len(ids)
+
+
 def _contents(value: Any) -> Any:
     try:
         return parts_of(value)

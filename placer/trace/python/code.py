@@ -41,6 +41,7 @@ class Path(NamedTuple):
 FRESH, UNKNOWN = Path("fresh"), Path("unknown")
 TEXTS = ("constant", "begins")
 NOWHERE = ("fresh", "unknown", *TEXTS)
+GIVEN = ("argument", "fresh", "unknown")  # roots of what may be an argument of the step
 Paths = frozenset[Path]
 
 
@@ -70,6 +71,7 @@ class Reads:
     globals: set[str] = field(default_factory=set)
     catches: list[Paths] = field(default_factory=list)  # what its `except` clauses name; unknown for a bare one
     reflects: bool = False  # whether it may read attributes that it does not name
+    compares: bool = False  # whether it asks by `is` of two values, and none is a constant or a global, if they are one
     asked: list[Asked] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
 
@@ -95,12 +97,12 @@ class _Simulation:
         self.at_target: dict[int, list[Paths]] = {}
         self.latest: list[Any] = [None, None]  # the arguments of the latest two instructions
         self.keywords: tuple[str, ...] = ()  # of the call that comes next
+        self.before = ""  # the name of the instruction before
         self.namings = 0  # functions of NAMING that were loaded, and are not called yet
 
     def run(self) -> None:
         """Fill `found`."""
         left = False  # whether the instruction before goes elsewhere
-        before = ""
         for instruction in dis.get_instructions(self.code):
             if instruction.offset in self.at_target:
                 there = self.at_target[instruction.offset]
@@ -112,10 +114,10 @@ class _Simulation:
                 self._jump(instruction)
             self._step(instruction)
             left = instruction.opname.startswith(LEAVES)
-            if before == "PUSH_EXC_INFO" and instruction.opname == "POP_TOP":  # `except:`, which asks for no class
+            if self.before == "PUSH_EXC_INFO" and instruction.opname == "POP_TOP":  # `except:`, which asks for no class
                 self.found.catches.append(frozenset({UNKNOWN}))
-            before = instruction.opname
-            if before != "EXTENDED_ARG":
+            self.before = instruction.opname
+            if self.before != "EXTENDED_ARG":
                 self.latest = [self.latest[1], instruction.argval]
         if self.namings > 0:  # one is passed on
             self._ask(frozenset({UNKNOWN}))
@@ -185,6 +187,11 @@ class _Simulation:
         left = self._pop()
         ends = {"+": "", "%": "%"}.get(instruction.argrepr)
         self.stack.append(frozenset({FRESH}) if ends is None else _beginning(left, ends))
+
+    def _is_op(self, instruction: dis.Instruction) -> None:
+        given = [any(path.root in GIVEN for path in paths) for paths in (self._top(1), self._top(2))]
+        self.found.compares |= self.before != "LOAD_CONST" and all(given)
+        self._other(instruction)
 
     def _build_string(self, instruction: dis.Instruction) -> None:
         parts = [self._pop() for _ in range(instruction.arg or 0)]

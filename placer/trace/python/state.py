@@ -51,6 +51,7 @@ class PythonState:
 
     def __init__(self, step: Any) -> None:
         self.why: str | None = None  # why the step must be left alone
+        self.compares = False  # as in `Survey`, in any of the states
         self._step = step
         self._sought = Sought()
         self._keys: list[list[Hashable]] = []  # of the states, by number
@@ -145,6 +146,7 @@ class PythonState:
             self.why = self.why or str(error)
             return None
         self._sought = found.sought
+        self.compares |= found.compares
         return found
 
 

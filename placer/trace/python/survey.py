@@ -141,6 +141,11 @@ class Survey:
         return self.sought.joined(map(sought_by, self.entered))
 
     @property
+    def compares(self) -> bool:
+        """Whether code asks by `is` whether two values, which may be arguments of the step, are one."""
+        return any(reads_of(one.function.__code__).compares for one in self.entered)
+
+    @property
     def key(self) -> list[Hashable]:
         """What is compared."""
         return [token for _, token in self.tokens]

@@ -607,3 +607,25 @@ def test_an_attribute_of_what_a_step_returns_leaves_it_alone(two_cpus, live_hand
     hand = live_hand(step)
     assert [hand(tf.ones([2])).count for _ in range(6)] == [2] * 6
     assert hand.live.left_alone
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_one_tensor_as_two_arguments_is_one_where_a_step_asks(two_cpus, live_hand, asks):
+    total = tf.Variable(0.0)
+
+    def reconstructs(x, target=None):
+        target = x if target is None else target
+        total.assign_add(tf.reduce_sum(x + target))
+        return total.read_value()
+
+    def compares(x, target):
+        total.assign_add(tf.reduce_sum(x) if target is x else tf.reduce_sum(x + target))
+        return total.read_value()
+
+    hand, x = live_hand(compares if asks else reconstructs), tf.ones([2])
+    for i in range(8):
+        hand(x, x + 0.0 if asks and i < 6 else x)
+        if i == 4:
+            hand.place()
+    assert total.numpy() == (6 * 4 + 2 * 2 if asks else 8 * 4) and hand.moves
+    assert ("it takes one tensor as two arguments" in (hand.live.left_alone or "")) == asks

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from placer.trace.python.code import Path, Reads, _Simulation, reads_of
@@ -59,3 +61,17 @@ def test_a_slice_is_stored_by_one_instruction_in_later_releases() -> None:
     simulation.stack = [fresh, LOADED, fresh, fresh]
     simulation._step(SimpleNamespace(opname="STORE_SLICE", argval=None))  # type: ignore[arg-type]
     assert (list(map(str, found.writes)), simulation.stack) == (["LOG[]"], [])
+
+
+@pytest.mark.parametrize(
+    ("step", "compares"),
+    [
+        (lambda x, y: x is y, True), (lambda batch: batch["x"] is not batch["y"], True),
+        (lambda *xs: xs[0] is xs[1], True), (lambda x, y: [x is one for one in y], True),
+        (lambda x, y=None: x if y is None else y, False), (lambda x: 1 if x is True else 2, False),
+        (lambda x, kind: x if kind is np.ndarray else None, False), (lambda x: type(x) is int, False),
+        (lambda x, y: x == y, False),
+    ],
+)  # fmt: skip
+def test_a_question_whether_two_arguments_are_one_is_found(step: Callable[..., object], compares: bool) -> None:
+    assert reads_of(step.__code__).compares == compares

@@ -502,7 +502,9 @@ def of_metrics(given):
         def change(i):
             FLOOR[0] = 0.0 if i < HALF else -9.0
 
-        held = lambda: [*model.variables, *model.metrics_variables]
+        def held():
+            return [*model.variables, *model.metrics_variables]
+
         return lambda x: model.train_step((x, [x, x]))["loss"], held, change
 
     return make
