@@ -57,6 +57,8 @@ KERAS_OPAQUE = frozenset({"KerasTensor", "Node", "Tracker"})
 COMPILED_METRICS = frozenset({"CompileMetrics"})  # what a compiled model keeps its metrics in
 GIVEN_METRICS = ("_user_metrics", "_user_weighted_metrics")  # attributes of it: what `compile` was given
 CALLBACKS = frozenset({"Callback"})
+FUNCTIONAL, LAYERS = frozenset({"Functional"}), frozenset({"Layer"})
+OPERATIONS = "_operations"  # an attribute of a functional model: its layers, and what else it calls
 STANDARD = frozenset(sys.stdlib_module_names)
 STATELESS = frozenset(  # modules of the standard library whose classes, as bases, keep no values of the user's
     {"abc", "collections.abc", "_collections_abc", "typing", "enum", "contextlib", "builtins", "types", "argparse"}

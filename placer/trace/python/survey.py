@@ -48,13 +48,16 @@ from placer.trace.python.kinds import (
     CALLBACKS,
     COMPILED_METRICS,
     EMPTY,
+    FUNCTIONAL,
     GIVEN_METRICS,
     KERAS_OPAQUE,
     KERAS_VARIABLE_SETTINGS,
     KERAS_VARIABLES,
+    LAYERS,
     MAKERS,
     NO_CODE,
     NOT_CALLED,
+    OPERATIONS,
     PLACER,
     TENSORS,
     UNCHANGING,
@@ -363,6 +366,8 @@ class Survey:
         held = own_dict(value)
         if held is not None:
             self._own(held, f"{label}.", self._attributes(value, held))
+            if has_base(type(value), FUNCTIONAL):
+                self._operations(held.get(OPERATIONS) or (), label)
         slots = [(name, vars(kind).get(name)) for kind in type(value).__mro__ for name in slots_of(kind)]
         slots = [(name, slot) for name, slot in slots if self._is_read(name) and inspect.ismemberdescriptor(slot)]
         present = [(name, slot) for name, slot in slots if in_slot(slot, value) is not EMPTY]
@@ -373,6 +378,12 @@ class Survey:
         if absent:
             self.guard.check(lambda: all(in_slot(slot, value) is EMPTY for slot in absent))
         self._class_code(type(value), value)
+
+    def _operations(self, operations: Iterable[Any], label: str) -> None:
+        """Those of the user's own classes in a functional model; its layers are among its attributes, too."""
+        for operation in operations:
+            if is_user_class(type(operation)) and not has_base(type(operation), LAYERS):
+                self.child(f"{label}.{type(operation).__name__}", operation)
 
     def _own(self, held: dict[str, Any], label: str, names: Iterable[str] | None = None) -> None:
         """What an object itself has in its `__dict__`; names: that are read."""

@@ -510,6 +510,24 @@ def of_metrics(given):
     return make
 
 
+class Scaled(keras.Operation):
+    def call(self, x):
+        return x * (1.0 + FLOOR[0])
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor(x.shape, x.dtype)
+
+
+def operation_of_a_model():
+    x, held = keras.Input((3,)), weights()
+    model = keras.Model(x, Scaled()(x))
+
+    def change(i):
+        FLOOR[0] = 0.0 if i < HALF else -0.5
+
+    return lambda x: descend(held, x, 0.1, model), held, change
+
+
 class Share(keras.metrics.Mean):
     def update_state(self, y_true, y_pred, sample_weight=None):
         super().update_state(above(y_true, y_pred))
@@ -525,7 +543,14 @@ class Share(keras.metrics.Mean):
     ],
 )  # fmt: skip
 def test_what_metrics_of_a_compiled_model_read_trains_as_unwrapped(two_cpus, live_hand, given):
-    make = of_metrics(given)
+    trains_as_unwrapped(live_hand, of_metrics(given))
+
+
+def test_what_an_operation_of_a_model_reads_trains_as_unwrapped(two_cpus, live_hand):
+    trains_as_unwrapped(live_hand, operation_of_a_model)
+
+
+def trains_as_unwrapped(live_hand, make):
     found, hand = wrapped(live_hand, make)
     assert close(found, alone(make))
     assert hand.live.left_alone is None
