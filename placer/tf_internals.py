@@ -419,9 +419,8 @@ def tied_by_program(tensor: Any) -> str | None:
     held = vars(tensor)
     if not held:  # the usual case; this runs at each call of a plain step
         return None
-    is_single = isinstance(tensor, tf.Tensor)  # others keep what they are made of in private attributes
-    own = (name for name in held if not name.startswith("_" if not is_single else "_keras_"))
-    return next((name for name in own if name not in OF_HANDLES), None)
+    not_own = "_keras_" if isinstance(tensor, tf.Tensor) else "_"  # a composite one keeps its parts in such attributes
+    return next((name for name in held if not name.startswith(not_own) and name not in OF_HANDLES), None)
 
 
 def tie_by_keras(tensor: Any, kind: str, tied: Any) -> None:
