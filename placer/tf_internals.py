@@ -57,6 +57,7 @@ from tensorflow.python.ops import (
     summary_ops_v2,
     while_v2,
 )
+from tensorflow.python.ops.numpy_ops import np_dtypes
 from tensorflow.python.trackable import data_structures
 from tensorflow.python.trackable import resource as trackable_resource
 
@@ -623,6 +624,19 @@ def is_deterministic() -> bool:
 def op_callbacks() -> tuple[Any, ...]:
     """What TensorFlow calls with each op of this thread (tf.debugging.enable_check_numerics and its like)."""
     return tuple(eager_context.context().op_callbacks)
+
+
+def number_promotion() -> tuple[Any, ...]:
+    """How TensorFlow's operators take numbers of several types together (experimental_enable_numpy_behavior)."""
+    return framework_ops.get_dtype_conversion_mode(), np_dtypes.is_prefer_float32()
+
+
+def keras_settings() -> tuple[Any, Any]:
+    """What this thread's program has set with keras.config.set_dtype_policy (or Keras itself has) and with
+    enable_flash_attention; None before that.
+    """
+    held = sys.modules["keras.src.backend.common.global_state"].GLOBAL_STATE_TRACKER  # read before each call
+    return getattr(held, "dtype_policy", None), getattr(held, "flash_attention", None)
 
 
 def element_spec(spec: tf.data.IteratorSpec) -> Any:

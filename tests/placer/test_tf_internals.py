@@ -10,8 +10,10 @@ from threading import Thread
 import keras
 import pytest
 import tensorflow as tf
+from keras.src.backend.common import global_state
 from tensorflow.core.framework import kernel_def_pb2
 from tensorflow.python.framework import config as framework_config
+from tensorflow.python.framework import ops as framework_ops
 
 from placer import tf_internals
 from placer.profile.traced_session import session_config
@@ -556,6 +558,28 @@ def test_what_a_program_sets_for_all_ops_is_seen():
         tf.debugging.disable_check_numerics()
         framework_config.disable_op_determinism()
     assert not tf_internals.is_deterministic() and tf_internals.op_callbacks() == ()
+
+
+def test_what_a_program_sets_in_keras_for_its_thread_is_seen():
+    policy, attention = keras.config.dtype_policy(), keras.config.is_flash_attention_enabled()
+    assert tf_internals.keras_settings() == (policy, attention)
+    try:
+        keras.config.set_dtype_policy("mixed_bfloat16")
+        keras.config.disable_flash_attention()
+        assert tf_internals.keras_settings() == (keras.config.dtype_policy(), False)
+    finally:
+        keras.config.set_dtype_policy(policy)
+        global_state.set_global_attribute("flash_attention", attention)
+
+
+def test_how_numbers_of_several_types_go_together_is_seen():
+    before = tf_internals.number_promotion()
+    try:
+        framework_ops.set_dtype_conversion_mode("legacy")
+        assert tf_internals.number_promotion() != before
+    finally:
+        framework_ops.set_dtype_conversion_mode("off")
+    assert tf_internals.number_promotion() == before
 
 
 def test_an_option_that_has_tensorflow_compute_in_short_floats_is_seen():

@@ -2,7 +2,8 @@
 
 Read `state` first, it answers for a plain step: `code` reads bytecode, `impure` finds what a trace would not repeat,
 `bindings` which lasting objects functions pass to each other, `sought` says what the step's code reads of objects,
-`survey` walks through all that it may read, `containers` are its visits to these, `arguments` finds what of it a call
-brings, `callbacks` what it may call of Keras's, `kinds` tells what needs a look, and `guard` compares that fast before
-each call. `settings` are what the libraries are set to, and `streams` the random numbers that the whole program shares.
+`survey` walks through all that it may read, `containers` are its visits to these, `caches` and `getters` say what
+functions of C's keep and read, `arguments` finds what of it a call brings, `callbacks` what it may call of Keras's,
+`kinds` tells what needs a look, and `guard` compares that fast before each call. `settings` are what the libraries are
+set to, and `streams` the random numbers that the whole program shares.
 """

@@ -17,7 +17,10 @@ REFLECTION = frozenset({"vars", "dir", "__dict__", "asdict", "astuple", "copy", 
 REFLECTION |= {"__getstate__", "__slots__", "getmembers", "fields", "__getattribute__"}
 NAMING = {"getattr": 1, "hasattr": 1, "getattr_static": 1, "attrgetter": 0, "methodcaller": 0}  # where they take a name
 MEMBERS = frozenset({"getmembers", "__getattribute__"})  # give any attribute
+TEXT_MAKERS = frozenset({"str", "repr", "ascii", "format", "format_map", "print"})
+KINDS_ASKED = frozenset({"isinstance", "issubclass"})  # which take `str` for a class
 VARARGS, VARKEYWORDS = 0x04, 0x08  # flags of a code object
+HAS_SPEC = 0x04  # flag of FORMAT_VALUE
 
 
 class Path(NamedTuple):
@@ -74,6 +77,7 @@ class Reads:
     compares: bool = False  # whether it asks by `is` of two values, and none is a constant or a global, if they are one
     asked: list[Asked] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    texts: list[Paths] = field(default_factory=list)  # what it makes text of
 
 
 @lru_cache(maxsize=4096)
@@ -96,6 +100,7 @@ class _Simulation:
         self.stack: list[Paths] = []
         self.at_target: dict[int, list[Paths]] = {}
         self.latest: list[Any] = [None, None]  # the arguments of the latest two instructions
+        self.before = ""  # the instruction before, by name
         self.keywords: tuple[str, ...] = ()  # of the call that comes next
         self.before = ""  # the name of the instruction before
         self.namings = 0  # functions of NAMING that were loaded, and are not called yet
@@ -183,8 +188,9 @@ class _Simulation:
         self.stack.append(frozenset({Path("constant", text) if isinstance(text, str) else FRESH}))
 
     def _binary_op(self, instruction: dis.Instruction) -> None:
-        self._pop()
-        left = self._pop()
+        right, left = self._pop(), self._pop()
+        if instruction.argrepr in ("%", "%=") and self.before != "LOAD_CONST":  # else the remainder of a number
+            self.found.texts.append(right)
         ends = {"+": "", "%": "%"}.get(instruction.argrepr)
         self.stack.append(frozenset({FRESH}) if ends is None else _beginning(left, ends))
 
@@ -196,6 +202,27 @@ class _Simulation:
     def _build_string(self, instruction: dis.Instruction) -> None:
         parts = [self._pop() for _ in range(instruction.arg or 0)]
         self.stack.append(_beginning(parts[-1]) if parts else frozenset({FRESH}))
+
+    def _format_value(self, instruction: dis.Instruction) -> None:
+        has_spec = (instruction.arg or 0) & HAS_SPEC
+        self.found.texts.append(self._top(2 if has_spec else 1))
+        self._other(instruction)
+
+    def _convert_value(self, instruction: dis.Instruction) -> None:
+        """As of `!r`: what becomes text next is still the object."""
+
+    def _format_simple(self, instruction: dis.Instruction) -> None:
+        self.found.texts.append(self._top(1))
+        self._other(instruction)
+
+    def _format_with_spec(self, instruction: dis.Instruction) -> None:
+        self.found.texts.append(self._top(2))
+        self._other(instruction)
+
+    def _call_function_ex(self, instruction: dis.Instruction) -> None:
+        if any(_last(path) in TEXT_MAKERS for depth in (2, 3, 4) for path in self._top(depth)):
+            self.found.texts.append(frozenset({UNKNOWN}))
+        self._other(instruction)
 
     def _kw_names(self, instruction: dis.Instruction) -> None:
         self.keywords = self.code.co_consts[instruction.arg or 0]
@@ -222,7 +249,12 @@ class _Simulation:
         callee = (self._top(count + 1) | self._top(count + 2)) - {FRESH, UNKNOWN}
         self.found.calls.append(Call(callee, arguments, self.keywords))
         self.keywords = ()
-        for name in {_last(path) for path in callee}:
+        called = {_last(path) for path in callee}
+        if called & TEXT_MAKERS:
+            self.found.texts += arguments
+        elif not called & KINDS_ASKED and any(_last(path) in TEXT_MAKERS for paths in arguments for path in paths):
+            self.found.texts.append(frozenset({UNKNOWN}))  # what it is passed to may call it
+        for name in called:
             if name == "vars" and arguments:
                 self.found.asked.append(Asked(arguments[0], is_own=True))
             if name in NAMING:
@@ -232,7 +264,8 @@ class _Simulation:
     def _names(self, arguments: Sequence[Paths], at: int) -> None:
         named = arguments[at] if at < len(arguments) else frozenset({UNKNOWN})
         # What `__getattr__` is asked for, other code names.
-        own = Path("argument", "".join(self.code.co_varnames[1:2]))
+        count = self.code.co_argcount
+        own = Path("argument", "".join(self.code.co_varnames[count - 1 : count]))  # of a class's, or of a module's
         if named == {own} and self.code.co_name == "__getattr__":
             return
         of = arguments[0] if at else frozenset({UNKNOWN})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dis
+import functools
 import importlib.util
 import inspect
 import io
@@ -63,7 +64,7 @@ FUNCTIONS = {  # that use files, or the library's own state, by their modules' f
         {
             "clear_session", "set_epsilon", "set_floatx", "set_image_data_format", "set_backend", "get_file",
             "get_value", "eval", "print_msg", "load_model", "save_model", "load_weights", "save_weights",
-            "set_random_seed",
+            "set_random_seed", "set_dtype_policy", "enable_flash_attention", "disable_flash_attention",
         }
     ),
 }  # fmt: skip
@@ -262,6 +263,8 @@ def _items(value: Any) -> list[Any]:
 
 
 def _is_impure(value: Any) -> bool:
+    while type(value) is functools.partial:
+        value = value.func
     if isinstance(value, (io.IOBase, logging.Logger, random.Random, np.random.RandomState, np.random.Generator)):
         return True
     if _is_standard_impure(type(value).__module__) and not isinstance(value, UNCHANGING):  # a lock, a queue, a writer

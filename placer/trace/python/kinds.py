@@ -30,8 +30,9 @@ POINTER = struct.calcsize("P")
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...), tf.DType, np.dtype)
 TENSORS = (tf.Tensor, tf.Variable, tf.SparseTensor, tf.IndexedSlices, tf.RaggedTensor)
 NO_CODE = frozenset(  # special methods that a step does not call, or that only make what they belong to
-    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__repr__", "__str__", "__del__", "__setattr__"}
-) | frozenset({"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__sizeof__", "__format__", "__dir__"})
+    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__del__", "__setattr__", "__getstate__"}
+) | frozenset({"__setstate__", "__reduce__", "__reduce_ex__", "__sizeof__", "__dir__"})
+TEXTS = frozenset({"__repr__", "__str__", "__format__"})  # called where code makes text of an object
 MAKERS = ("__init__", "__new__", "__post_init__")
 NOT_CALLED = frozenset(  # methods of Keras that a step does not call
     {"get_config", "from_config", "summary", "build", "compute_output_shape", "compute_output_spec", "fit", "test_step"}
@@ -88,9 +89,10 @@ def _by_type(function: Callable[P, T]) -> Callable[P, T]:
 
 def is_plain(value: Any) -> bool:
     """Whether a value cannot change and is compared by value."""
-    if isinstance(value, np.void):  # a record of a structured array, and part of it
+    kind = type(value)  # a proxy's `__class__` is that of another object
+    if issubclass(kind, np.void):  # a record of a structured array, and part of it
         return False
-    return type(value) in PLAIN or isinstance(value, (enum.Enum, np.generic, tf.TensorShape))
+    return kind in PLAIN or issubclass(kind, (enum.Enum, np.generic, tf.TensorShape))
 
 
 def plain_key(value: Any) -> Hashable:
@@ -113,10 +115,23 @@ def is_of_library(function: types.FunctionType) -> bool:
     return bool(names) and all(map(is_library, names))
 
 
+def is_made_by_library(method: Any) -> bool:
+    """Whether a method of a class of the user's is a function that a library has made for the class."""
+    return type(method) is types.FunctionType and bool(is_library(method.__globals__.get("__name__")))
+
+
 @_by_type
 def is_user_class(kind: type) -> bool:
     """Whether a class is the user's own, or one of its bases is."""
     return any(not is_library(base.__module__) for base in kind.__mro__)
+
+
+def shown_class(value: Any) -> type:
+    """The class of a value, whatever a proxy's `__class__` says, but for what TensorFlow puts in the place of a dict or
+    a tuple, all of which its items show.
+    """
+    kind = type(value)
+    return value.__class__ if is_library(kind.__module__) == "tensorflow" else kind
 
 
 def is_users_own(value: Any) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from placer import tf_internals
+from placer.trace.signature import Same
 
 
 def settings() -> Hashable:
@@ -15,7 +16,16 @@ def settings() -> Hashable:
     A setting that only decides how layers and optimizers are made is none of them.
     """
     keras: Any = sys.modules.get("keras")  # whoever has not imported it has set nothing in it
-    of_keras = (
-        () if keras is None else (keras.config.epsilon(), keras.config.floatx(), keras.config.image_data_format())
-    )
-    return of_keras, tf_internals.op_callbacks()
+    return () if keras is None else _of(keras), tf_internals.op_callbacks(), tf_internals.number_promotion()
+
+
+def _of(keras: Any) -> Hashable:
+    config = keras.config
+    floats, (policy, attention) = config.floatx(), tf_internals.keras_settings()
+    if policy is None:  # then Keras's function for it would set this one, and keep it
+        policy = floats
+    elif type(policy) is keras.DTypePolicy:
+        policy = policy.name
+    else:
+        policy = Same(policy)
+    return config.epsilon(), floats, config.image_data_format(), policy, attention

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import types
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from placer.trace.python.code import UNKNOWN, Asked, reads_of
+from placer.trace.python.code import TEXTS as TEXT_ROOTS
+from placer.trace.python.code import UNKNOWN, Asked, Path, reads_of
 from placer.trace.python.impure import Entered, reached
-from placer.trace.python.kinds import EMPTY, answers_any_name, is_library
+from placer.trace.python.kinds import EMPTY, TEXTS, answers_any_name, is_library, is_made_by_library, is_user_class
 from placer.trace.signature import Same
 
 
@@ -22,6 +24,8 @@ class Sought:
     # A class or a module of which it reads what has a name that is made at run time, and what such a name begins with;
     # None for any class and module.
     asked: frozenset[tuple[Same | None, str]] = frozenset()
+    texts: frozenset[Same | None] = frozenset()  # classes of whose objects it makes text; None for any class
+    whole: frozenset[Same] = frozenset()  # classes whose texts may show any attribute
 
     def asks(self, owner: Any, name: str) -> bool:
         """Whether a name of a class or a module, but for what Python itself keeps there, may be made at run time."""
@@ -29,18 +33,49 @@ class Sought:
             (of is None or of.held is owner) and name.startswith(begins) for of, begins in self.asked
         )
 
+    def shows(self, kind: type, method: Any) -> bool:
+        """Whether it makes text of objects of a class by a method. One that a library has made for the class, such as a
+        dataclass's, shows all fields: it counts only where such an object is known to become text.
+        """
+        is_named = not TEXTS.isdisjoint(self.names)
+        return is_named or Same(kind) in self.texts or (None in self.texts and not is_made_by_library(method))
+
+    def shows_all(self, kind: type) -> bool:
+        """Whether the text of an object of a class may show any attribute of it."""
+        return any(Same(base) in self.whole for base in kind.__mro__) if self.whole else False
+
     def joined(self, others: Iterable[Sought]) -> Sought:
         """What any of them seeks."""
         parts = [self, *others]
         names, asked = (part.names for part in parts), (part.asked for part in parts)
-        return Sought(frozenset().union(*names), any(part.reflects for part in parts), frozenset().union(*asked))
+        texts, whole = (part.texts for part in parts), (part.whole for part in parts)
+        reflects = any(part.reflects for part in parts)
+        sets = (frozenset().union(*one) for one in (asked, texts, whole))
+        return Sought(frozenset().union(*names), reflects, *sets)
 
 
 def sought_by(entered: Entered) -> Sought:
     """What a function's own code reads of objects."""
     reads = reads_of(entered.function.__code__)
     asked = frozenset(one for asked in reads.asked for one in _asked(asked, entered))
-    return Sought(frozenset(reads.names), reads.reflects, asked)
+    texts = frozenset(one for paths in reads.texts for path in paths for one in _shown(path, entered))
+    names = frozenset(reads.names)
+    if reads.reflects and entered.function.__name__ in TEXTS and entered.owner is not None:  # on what it shows
+        kinds = type(entered.owner).__mro__
+        maker = next((kind for kind in kinds if entered.function.__name__ in vars(kind)), kinds[0])
+        return Sought(names, False, asked, texts, frozenset({Same(maker)}))
+    return Sought(names, reads.reflects, asked, texts)
+
+
+def _shown(path: Path, entered: Entered) -> Iterator[Same | None]:
+    """The class of what a path leads to, where that is an object of the user's; None where it may be any."""
+    if path.root in TEXT_ROOTS:
+        return
+    found = reached(path, entered)
+    if found is EMPTY or isinstance(found, (list, tuple, dict, set, frozenset, deque)):
+        yield None
+    elif is_user_class(type(found)):
+        yield Same(type(found))
 
 
 def _asked(asked: Asked, entered: Entered) -> Iterator[tuple[Same | None, str]]:

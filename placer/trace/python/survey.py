@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer.trace.python.arguments import Subjects
+from placer.trace.python.caches import CACHED, is_users_cache, kept_result, why_hidden
 from placer.trace.python.callbacks import called_of_callback, methods_of_keras
 from placer.trace.python.code import reads_of
 from placer.trace.python.containers import (
@@ -36,6 +37,7 @@ from placer.trace.python.containers import (
     visit_set,
     visit_tuple,
 )
+from placer.trace.python.getters import ANYTHING, GETTERS, is_renamed, parts_of_getter, sought_by_partial
 from placer.trace.python.guard import Guard
 from placer.trace.python.impure import (
     Entered,
@@ -60,6 +62,7 @@ from placer.trace.python.kinds import (
     OPERATIONS,
     PLACER,
     TENSORS,
+    TEXTS,
     UNCHANGING,
     VARIABLE_SETTINGS,
     has_base,
@@ -69,6 +72,7 @@ from placer.trace.python.kinds import (
     in_slot,
     is_function_of_tensorflow,
     is_library,
+    is_made_by_library,
     is_message,
     is_noise,
     is_of_library,
@@ -82,6 +86,7 @@ from placer.trace.python.kinds import (
     own_dict,
     plain_base,
     plain_key,
+    shown_class,
     slots_of,
     unwrapped,
 )
@@ -93,6 +98,9 @@ from placer.wrapped import Wrapped
 
 MOST_ENTRIES = 30_000  # places that are compared before each call
 MOST_FUNCTIONS = 2_000
+SPECIAL = (  # what a method of a class may be that Python itself calls
+    types.FunctionType, property, staticmethod, classmethod, functools.partialmethod, CACHED,
+)  # fmt: skip
 
 
 class Survey:
@@ -112,6 +120,7 @@ class Survey:
         self._held: list[Any] = []
         self._queue: deque[tuple[Callable[[Any, str], None], Any, str]] = deque()
         self._members: set[tuple[int, str]] = set()  # of classes, that were visited
+        self._unshown: set[Sought] = set()  # what objects read that no code shows
         self._step = step
         self._stand_ins: list[tuple[str, Wrapped]] = []  # by the name under which code reaches them
         self._callbacks: list[tuple[str, Any]] = []  # of Keras's classes, in the same way
@@ -141,7 +150,7 @@ class Survey:
     @property
     def found(self) -> Sought:
         """What the code that was found reads, and what was sought before."""
-        return self.sought.joined(map(sought_by, self.entered))
+        return self.sought.joined([*map(sought_by, self.entered), *self._unshown])
 
     @property
     def compares(self) -> bool:
@@ -155,6 +164,8 @@ class Survey:
 
     def child(self, label: str, value: Any) -> None:
         """Note what is at a place; what it holds in turn is visited later."""
+        if is_renamed(value, label):
+            self._unshown.add(ANYTHING)
         self.tokens.append((label, self._token(label, value)))
 
     def is_known(self, value: Any) -> bool:
@@ -178,7 +189,7 @@ class Survey:
             return ("as", known)
         self._number[id(value)] = len(self._number)
         self._held.append(value)
-        if isinstance(value, np.ndarray):
+        if issubclass(shown_class(value), np.ndarray):
             return array_token(self, value, label)
         visit = self._visitor(value, label)
         if visit is None:
@@ -192,14 +203,15 @@ class Survey:
         """What looks into a value; None where its identity is all."""
         if has_base(type(value), KERAS_VARIABLES):
             return self._keras_variable
-        if isinstance(value, TENSORS) and own_dict(value) is not None:
+        kind = shown_class(value)
+        if issubclass(kind, TENSORS) and own_dict(value) is not None:
             return self._variable
         if is_tensor(value) or has_base(type(value), KERAS_OPAQUE):
             return None
         for kinds, visit in self._visits:
-            if isinstance(value, kinds):
+            if issubclass(kind, kinds):
                 return visit
-        if isinstance(value, (io.IOBase, logging.Logger, random.Random, np.random.Generator, np.random.RandomState)):
+        if issubclass(kind, (io.IOBase, logging.Logger, random.Random, np.random.Generator, np.random.RandomState)):
             raise UnguardableError(f"it uses `{label}` (a {type(value).__name__}), whose state a traced step ignores")
         if hasattr(type(value), "__next__") and not isinstance(value, tf.data.Iterator):
             raise UnguardableError(
@@ -223,6 +235,7 @@ class Survey:
             (types.FunctionType, self._function),
             ((types.MethodType, types.BuiltinMethodType, types.MethodWrapperType), self._method),
             ((functools.partial, functools.partialmethod), self._partial),
+            (GETTERS, self._getter),
             (property, self._property),
             ((staticmethod, classmethod), self._wrapped),
             ((functools.cached_property, functools.singledispatchmethod), self._cached),
@@ -236,6 +249,8 @@ class Survey:
 
     def _object_visitor(self, value: Any, label: str) -> Callable[[Any, str], None] | None:
         kind = type(value)
+        if kind is CACHED:
+            return self._cache if is_users_cache(value) else self._object
         if is_out_of_sight(kind):
             raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {kind.__name__}")
         if isinstance(value, Wrapped):
@@ -325,10 +340,29 @@ class Survey:
             self.child("self" if label == "step" else f"{label}.__self__", owner)
 
     def _partial(self, partial: Any, label: str) -> None:
-        self.child(label, partial.func)
+        sought = sought_by_partial(partial)
+        if sought is not None:
+            self._unshown.add(sought)
+        self.child(label if sought is None else partial.func.__name__, partial.func)
         for i, value in enumerate(partial.args):
             self.child(f"{label}'s argument {i}", value)
         self.child(f"{label}'s arguments", partial.keywords)
+
+    def _getter(self, getter: Any, label: str) -> None:
+        """An operator.attrgetter or methodcaller, which may have been made where no code of the step's shows it."""
+        sought, given = parts_of_getter(getter)
+        self._unshown.add(sought)
+        for i, value in enumerate(given):
+            self.child(f"{label}'s argument {i}", value)
+
+    def _cache(self, cached: Any, label: str) -> None:
+        """A function under functools.lru_cache: what it has returned."""
+        why = why_hidden(cached, self.names)
+        if why is not None:
+            raise UnguardableError(f"it calls `{label}`, {why}")
+        result = kept_result(cached)
+        self.guard.check(lambda: kept_result(cached) is result)
+        self.child(f"{label}()", result)
 
     def _property(self, found: property, label: str) -> None:
         self.child(label, found.fget)
@@ -356,11 +390,29 @@ class Survey:
         if not is_library(module.__name__):
             held = vars(module)
             self.guard.size(held)
-            names = [name for name in held if name in self.names or self.sought.asks(module, name)]
+            names = [
+                name for name in held
+                if name in self.names or self.sought.asks(module, name) or self._makes_names(module, name)
+            ]  # fmt: skip
             self._holder(held, sorted(names), f"{label}.")
+            if is_user_class(type(module)):  # one that has properties, say
+                self._class_code(type(module), module)
+
+    def _makes_names(self, module: types.ModuleType, name: str) -> bool:
+        """Whether a function of a module decides what it has under names that it does not hold."""
+        return name == "__getattr__" and not is_known_compiled(module.__name__)
 
     def _class(self, kind: type, label: str) -> None:
         self._class_code(kind, None, MAKERS)
+
+    def _metaclass(self, kind: type) -> None:
+        """What a class's own class decides of it: calls, properties. It may be that of others, too, so that no class is
+        named as the one whose methods its functions are.
+        """
+        meta = type(kind)
+        if is_user_class(meta) and (id(meta), "metaclass") not in self._members:
+            self._members.add((id(meta), "metaclass"))
+            self._class_code(meta, None)
 
     def _object(self, value: Any, label: str) -> None:
         held = own_dict(value)
@@ -431,7 +483,7 @@ class Survey:
             return [name for name in held if self._is_read(name) or self._is_read(name.lstrip("_"))]
         if has_base(type(value), COMPILED_METRICS):  # the rest Keras makes of these
             return [name for name in GIVEN_METRICS if name in held]
-        if holds_unnamed(type(value)):
+        if holds_unnamed(type(value)) or self.sought.shows_all(type(value)):
             return list(held)
         if has_library_base(type(value)):
             return [name for name in held if not is_noise(name) or name in self.names]
@@ -457,6 +509,7 @@ class Survey:
             return
         if owner is not None:
             self._members.add((id(kind), ""))
+        self._metaclass(kind)
         for base in kind.__mro__:
             if is_library(base.__module__):
                 continue
@@ -468,10 +521,11 @@ class Survey:
                 self._members.update((id(base), name) for name in names)
             self.guard.named(held, names)
             for name in names:
-                self._member(f"{base.__name__}.{name}", held[name], owner)
+                found = _of_the_user(held[name]) if name in TEXTS else held[name]
+                self._member(f"{base.__name__}.{name}", found, owner)
 
     def _member(self, label: str, value: Any, owner: Any) -> None:
-        if isinstance(value, types.FunctionType) and id(value) not in self._number:
+        if type(value) is types.FunctionType and id(value) not in self._number:
             self._number[id(value)] = len(self._number)
             self._held.append(value)
             self.tokens.append((label, types.FunctionType))
@@ -480,8 +534,10 @@ class Survey:
             self.child(label, value)
 
     def _is_used(self, kind: type, base: type, name: str) -> bool:
+        if name in TEXTS:
+            return self.sought.shows(kind, vars(base)[name])
         if name.startswith("__") and name.endswith("__"):
-            return name not in NO_CODE and isinstance(vars(base)[name], (types.FunctionType, property))
+            return name not in NO_CODE and isinstance(vars(base)[name], SPECIAL)
         if name in self.names or self.sought.asks(base, name):
             return True
         overrides = any(name in vars(other) for other in kind.__mro__ if is_library(other.__module__))
@@ -495,3 +551,8 @@ class Survey:
 
 def _calls_callback(called: str) -> str:
     return f"it calls `{called}` of a Keras callback, which a traced step would do only once; call it after the step"
+
+
+def _of_the_user(method: Any) -> Any:
+    """What a library has put another function around: a dataclass's `__repr__`, which looks whether it runs already."""
+    return unwrapped(method) if is_made_by_library(method) else method

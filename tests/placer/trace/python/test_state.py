@@ -30,6 +30,7 @@ import sys
 import threading
 import time
 import types
+import typing
 from dataclasses import dataclass
 from os.path import exists
 from sys import exit as leave
@@ -38,11 +39,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import wrapt
 from absl import flags
 from absl import logging as absl_logging
 from PIL import _imaging
 
 from placer.trace.python import survey
+from placer.trace.python.kinds import is_library
 from placer.trace.python.state import MOST_STATES, PythonState, why_not
 
 WEIGHT = tf.Variable(1.0)
@@ -305,6 +308,65 @@ def sets_epsilon(x):
     return x
 
 
+def sets_dtype_policy(x):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    return x
+
+
+@functools.lru_cache
+def cached_gains(count):
+    return tf.linspace(0.5, 1.5, count)
+
+
+@functools.cache
+def cached_once():
+    return types.SimpleNamespace(rate=0.1)
+
+
+CACHED_OP = functools.lru_cache(tf.linspace)
+
+
+class Cached:
+    rate = functools.cache(lambda self: 0.1)
+
+
+class CachedItems:
+    __getitem__ = functools.lru_cache(lambda self, item: 0.1)
+
+
+class Singleton(type):
+    _instances: typing.ClassVar = {}
+
+    def __call__(cls):
+        if cls not in cls._instances:
+            cls._instances[cls] = super().__call__()
+        return cls._instances[cls]
+
+
+class Single(metaclass=Singleton):
+    rate = 0.1
+
+
+@wrapt.decorator
+def by_wrapt(wrapped, instance, args, kwargs):
+    return wrapped(*args, **kwargs)
+
+
+@by_wrapt
+def decorated(x):
+    return x * RATE
+
+
+class Decorated:
+    @by_wrapt
+    def rate(self):
+        return RATE
+
+
+CACHED, PROXY = CachedItems(), wrapt.ObjectProxy({"rate": 0.1})
+PRINTS = functools.partial(print, "step")
+
+
 def leads_out_of_sight(x):
     return x * _imaging.getcodecstatus()
 
@@ -560,6 +622,16 @@ REFUSED = [
     (ends_a_batch, "`CALLBACKS.on_train_batch_end` of a Keras callback"), (ends_a_batch_by_name, "Keras callback"),
     (ends_a_batch_of_each, "on_batch_end"), (ends_a_batch_of_its_own, "OWN.on_batch_end"),
     (of_methods(CALLBACKS.on_train_batch_end), "Keras callback"),
+    (sets_dtype_policy, "keras.config"), (lambda x: PRINTS() or x, "PRINTS"),
+    (lambda x: x * cached_gains(3), "calls `cached_gains`, whose results functools.lru_cache keeps out of sight"),
+    (cached_gains, "calls `step`, whose results"), (lambda x: x * CACHED_OP(0.0, 1.0, 3), "calls `CACHED_OP`"),
+    (lambda x: x * Cached().rate(), "calls `Cached.rate`"),
+    (lambda x: x * CACHED[0], "calls `CachedItems.__getitem__`"),
+    (lambda x: x * cached_once().rate, "call it once before the first step"),
+    (lambda x: x * Single().rate, "writes `cls._instances[]` in Singleton.__call__"),
+    (lambda x: decorated(x), "reads `decorated`, and Placer cannot see into a FunctionWrapper"),
+    (lambda x: x * Decorated().rate(), "cannot see into a FunctionWrapper"),
+    (lambda x: x * PROXY["rate"], "reads `PROXY`, and Placer cannot see into a ObjectProxy"),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
 ]  # fmt: skip
 
@@ -638,7 +710,7 @@ def helped(x):
     "step",
     [
         clean, nested, guarded, helped, lets, from_the_standard_library, Rates().of, tf.nn.relu,
-        lambda x: x * CONFIG.rate,
+        lambda x: x * CONFIG.rate, lambda x: x * len(is_library("keras")),
     ],
 )  # fmt: skip
 def test_code_without_effects_may_be_traced(step):
@@ -844,6 +916,242 @@ def test_what_a_holder_keeps_in_attributes_that_nobody_names_makes_a_state(make,
     assert state.number() == state.number() == 0
     change(thing)
     assert state.number() == 1 and state.why is None
+
+
+class Meta(type):
+    @property
+    def rate(cls):
+        return cls.first
+
+    def __getitem__(cls, name):
+        return getattr(cls, name)
+
+
+def classed():
+    return Meta("Hyper", (), {"first": 0.1, "__module__": __name__})
+
+
+def answering_module():
+    module = types.ModuleType("users_config")
+    exec("import types\n_held = types.SimpleNamespace(beta=0.1)", vars(module))
+    exec("def __getattr__(name):\n    return getattr(_held, name)", vars(module))
+    return module
+
+
+class Module(types.ModuleType):
+    @property
+    def beta(self):
+        return self._beta
+
+
+def module_of_a_class():
+    module = Module("users_config")
+    module._beta = 0.1
+    return module
+
+
+def cached_of(size, make):
+    cached = functools.lru_cache(size)(lambda: make(rate=0.1))
+    cached()
+    return cached
+
+
+RATE_OF, OF, FIRST_OF = operator.attrgetter("child.rate"), operator.methodcaller("of", 2.0), getattr
+
+
+def reads_by_getter(thing):
+    return lambda x: x * RATE_OF(thing)
+
+
+def calls_by_getter(thing):
+    return lambda x: x * OF(thing)
+
+
+def reads_by_another_name(thing):
+    return lambda x, name="fir": x * FIRST_OF(thing, name + "st")
+
+
+def reads_by_partial(thing):
+    read = functools.partial(getattr, thing, "rate")
+    return lambda x: x * read()
+
+
+def reads_by_open_partial(thing):
+    read = functools.partial(getattr, thing)
+    return lambda x, name="ra": x * read(name + "te")
+
+
+def calls_for_rate(thing):
+    return lambda x: x * thing().rate
+
+
+def calls_for_item(thing):
+    return lambda x: x * thing()["rate"]
+
+
+def itemized():
+    class Config:
+        values: typing.ClassVar = {"a": 0.1}
+
+        def __class_getitem__(cls, name):
+            return cls.values[name]
+
+    return Config
+
+
+UNSHOWN = [
+    (itemized, lambda thing: lambda x: x * thing["a"], lambda thing: thing.values.update(a=0.2)),
+    (classed, lambda thing: lambda x: x * thing.rate, lambda thing: setattr(thing, "first", 0.2)),
+    (classed, lambda thing: lambda x, name="fir": x * thing[name + "st"], lambda thing: setattr(thing, "first", 0.2)),
+    (answering_module, reads_beta, lambda thing: setattr(thing._held, "beta", 0.2)),
+    (module_of_a_class, reads_beta, lambda thing: setattr(thing, "_beta", 0.2)),
+    (lambda: types.SimpleNamespace(child=Rates()), reads_by_getter, lambda thing: setattr(thing.child, "rate", 0.2)),
+    (Rates, calls_by_getter, lambda thing: setattr(thing, "rate", 0.2)),
+    (Rates, reads_by_another_name, lambda thing: setattr(thing, "first", 0.2)),
+    (Rates, reads_by_partial, lambda thing: setattr(thing, "rate", 0.2)),
+    (Rates, reads_by_open_partial, lambda thing: setattr(thing, "rate", 0.2)),
+    (lambda: cached_of(None, types.SimpleNamespace), calls_for_rate, lambda thing: setattr(thing(), "rate", 0.2)),
+    (lambda: cached_of(8, types.SimpleNamespace), calls_for_rate, lambda thing: setattr(thing(), "rate", 0.2)),
+    (lambda: cached_of(1, dict), calls_for_item, lambda thing: thing().update(rate=0.2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "read", "change"), UNSHOWN)
+def test_what_no_code_of_the_step_names_makes_a_state(make, read, change):
+    thing = make()
+    step = read(thing)
+    state = PythonState(step)
+    assert why_not(step) is None and state.number() == state.number() == 0
+    change(thing)
+    assert state.number() == 1 and state.why is None
+
+
+class Stage:
+    def __init__(self, label="a"):
+        self.label = label
+
+    def __str__(self):
+        return self.label
+
+    __repr__ = __str__
+
+
+class Shown(Stage):
+    def __format__(self, spec):
+        return self.label + spec
+
+
+@dataclass(eq=False)  # whose `__eq__` would read all
+class Settings:
+    label: str = "a"
+    count: int = 0
+
+
+class ReflectingBase:
+    def __init__(self, label="a"):
+        self.label = label
+
+    def __repr__(self):
+        return str(vars(self))
+
+
+class Reflecting(ReflectingBase):
+    pass
+
+
+class Other(ReflectingBase):
+    pass
+
+
+OTHER = Other()
+GAINS = {"a": 1.0, "b": 2.0}
+
+
+def gain_of(stage):
+    return GAINS.get(str(stage), 1.0) * len(str(OTHER))
+
+
+TEXTS = [
+    lambda thing: lambda x: x * GAINS[str(thing)], lambda thing: lambda x: x * GAINS[f"{thing}"],
+    lambda thing: lambda x: x * GAINS[f"{thing!r:>1}"], lambda thing: lambda x: x * GAINS["%s" % thing],  # noqa: UP031
+    lambda thing: lambda x: x * GAINS["%s%s" % (thing, "")],  # noqa: UP031
+    lambda thing: lambda x: x * GAINS["{}".format(thing)],  # noqa: UP032
+    lambda thing: lambda x: x * GAINS[format(thing, "")], lambda thing: lambda x: x * GAINS[repr(thing)],
+    lambda thing: lambda x: x * gain_of(thing), lambda thing: lambda x: x * GAINS[next(map(str, [thing]))],
+    lambda thing: lambda x: x * GAINS[thing.__str__()], lambda thing: lambda x: tf.print([thing], *[thing]) or x,
+    lambda thing: lambda x: x * len(str([thing])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [Stage, Shown, Reflecting])
+@pytest.mark.parametrize("read", TEXTS)
+def test_what_the_text_of_an_object_shows_makes_a_state(make, read):
+    thing = make()
+    state = PythonState(read(thing))
+    assert state.number() == state.number() == 0
+    thing.label = "b"
+    assert state.number() == 1 and state.why is None
+
+
+@pytest.mark.parametrize("read", [TEXTS[i] for i in (0, 1, 3, 5, 6, 7)])
+def test_the_text_of_a_dataclass_that_is_known_to_be_made_makes_a_state(read):
+    thing = Settings()
+    state = PythonState(read(thing))
+    assert state.number() == 0
+    thing.count = 1
+    assert state.number() == 1 and state.why is None
+
+
+def test_what_the_text_of_another_object_would_show_makes_no_state():
+    settings, reflecting, rates, stage = Settings(), Reflecting(), Rates(), Stage()
+
+    def step(x):
+        if not isinstance(x, (str, tf.Tensor)) and isinstance(x, str):
+            raise ValueError(f"{x.shape} with {settings.label}")
+        for i in range(int(rates.rate) % 3):
+            x = x * len(f"layer_{i}") * len(reflecting.label) * (stage is None)
+        return x
+
+    state = PythonState(step)
+    assert state.number() == 0 and why_not(step) is None
+    settings.count = rates.unread = 1
+    assert state.number() == 0
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_a_cached_function_that_is_cleared_leaves_a_step_alone(size):
+    cached = cached_of(size, types.SimpleNamespace)
+    state = PythonState(calls_for_rate(cached))
+    assert state.number() == 0 and state.why is None
+    cached.cache_clear()
+    state.number()
+    assert "whose results functools.lru_cache keeps out of sight" in state.why and cached.cache_info().misses == 0
+    assert "keeps out of sight" in why_not(lambda x: cached.cache_clear() or x)
+
+
+def test_what_a_step_puts_into_the_result_of_a_cached_function_is_judged():
+    history = cached_of(None, lambda rate: [rate])
+
+    def step(x):
+        history().append(x)
+        return x
+
+    state = PythonState(step)
+    state.number()
+    state.before()
+    step(1.0)
+    assert "`history()" in state.effect()
+
+
+def test_a_dtype_policy_of_the_program_makes_a_state():
+    state, before = PythonState(lambda x: tf.cast(x, keras.config.dtype_policy().compute_dtype)), keras.config.floatx()
+    assert state.number() == 0
+    try:
+        keras.config.set_dtype_policy("mixed_bfloat16")
+        assert state.number() == 1
+    finally:
+        keras.config.set_dtype_policy(before)
+    assert state.number() == 0
 
 
 @pytest.mark.parametrize("make", [lambda: multiprocessing.Value("d", 0.1), lambda: ctypes.c_double(0.1)])

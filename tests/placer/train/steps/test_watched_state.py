@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import operator
 import sys
 import types
 
@@ -455,6 +456,58 @@ def answering(kind):
     return make
 
 
+# What no code of the step names.
+
+
+class Meta(type):
+    @property
+    def rate(cls):
+        return cls.now
+
+
+def property_of_a_metaclass():
+    config = Meta("Config", (), {"now": 0.1})
+    return rated(lambda: config.rate, lambda: setattr(config, "now", 0.01))
+
+
+def getattr_of_a_module():
+    config = module("users_config", "VALUES = {'RATE': 0.1}\ndef __getattr__(name):\n    return VALUES[name]")
+    return rated(lambda: config.RATE, lambda: config.VALUES.update(RATE=0.01))
+
+
+def partial_read(config):
+    read = functools.partial(getattr, config, "rate")
+    return lambda _: read()
+
+
+def getter_made_elsewhere(make):
+    def made():
+        config = types.SimpleNamespace(rate=0.1)
+        read = make(config)
+        return rated(lambda: read(config), lambda: setattr(config, "rate", 0.01))
+
+    return made
+
+
+def result_kept_by_a_cache():
+    config = functools.cache(lambda: types.SimpleNamespace(rate=0.1))
+    config()
+    return rated(lambda: config().rate, lambda: setattr(config(), "rate", 0.01))
+
+
+def dtype_policy():
+    held = weights()
+    keras.config.set_dtype_policy("float32")
+
+    def change(i):
+        keras.config.set_dtype_policy("float32" if i < HALF or i == STEPS - 1 else "mixed_bfloat16")
+
+    def cast(y):
+        return tf.cast(tf.cast(y, keras.config.dtype_policy().compute_dtype), tf.float32)
+
+    return lambda x: descend(held, x, 0.1, cast), held, change
+
+
 SAFE = [
     function_of_a_library, loss_of_a_library, activation_of_a_layer,
     objects_that_differ_by_a_function(lambda: [keras.layers.Activation("relu"), keras.layers.Activation("tanh")]),
@@ -475,6 +528,8 @@ SAFE = [
     method_of_an_enum, lora, noise_that_is_read, callback_of_keras,
     attribute_of_a_tensor,
     answering(AttrDict), answering(AnyDict), answering(Wrapped), answering(Any), answering(Proxy),
+    property_of_a_metaclass, getattr_of_a_module, getter_made_elsewhere(lambda config: operator.attrgetter("rate")),
+    getter_made_elsewhere(partial_read), result_kept_by_a_cache, dtype_policy,
 ]  # fmt: skip
 
 
@@ -590,10 +645,22 @@ def changed_meanwhile():
     return rated(lambda: values["rate"], lambda: values.update(rate=0.01))
 
 
+def cache_filled_in_a_branch():
+    held, gains = weights(), functools.lru_cache(lambda count: tf.linspace(0.5, 1.5, count))
+
+    def step(x):
+        if tf.reduce_max(x) > 2.2:  # of some batches
+            x = x * gains(3)
+        return descend(held, x, 0.01)
+
+    return step, held, lambda i: None
+
+
 UNSAFE = [
     (method_by_a_name_made_at_run_time(Printing), "print"), (counted_in_a_branch, "`counts[]` in count_up"),
     (kept_by_c, "cannot see into a RepeatedCompositeContainer"), (record_of_an_array, "a record of a structured array"),
     (changed_meanwhile, "RuntimeError: dictionary changed"),
+    (cache_filled_in_a_branch, "calls `gains`, whose results functools.lru_cache keeps out of sight"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,52 @@
+"""Functions that read any attribute by a name that they are given, where other code than the step's names it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+import json
+import operator
+import pickle
+from typing import Any
+
+from placer.trace.python.code import NAMING
+from placer.trace.python.sought import Sought
+
+READERS = {
+    id(function): function.__name__
+    for function in (
+        getattr, hasattr, vars, dir, inspect.getattr_static, inspect.getmembers, operator.attrgetter,
+        operator.methodcaller, dataclasses.asdict, dataclasses.astuple, dataclasses.fields, dataclasses.replace,
+        copy.copy, copy.deepcopy, json.dumps, pickle.dumps,
+    )
+}  # fmt: skip
+ANYTHING = Sought(reflects=True, asked=frozenset({(None, "")}))
+GETTERS = (operator.attrgetter, operator.methodcaller)
+
+
+def is_renamed(function: Any, label: str) -> bool:
+    """Whether code reaches one of these functions under another name than its own, by which its calls are found."""
+    own = READERS.get(id(function))
+    return own is not None and own != label.rpartition(".")[2]
+
+
+def parts_of_getter(getter: Any) -> tuple[Sought, tuple[Any, ...]]:
+    """What an attrgetter or a methodcaller reads, and what it hands to the method."""
+    made, given = getter.__reduce__()
+    if isinstance(made, functools.partial):  # as a methodcaller with keywords tells
+        return _named(made.args[0]), (*given, *made.keywords.values())
+    names = given if made is operator.attrgetter else given[:1]
+    return _named(*names), given[len(names) :]
+
+
+def sought_by_partial(found: Any) -> Sought | None:
+    """What a partial of one of these functions reads, where it was given the name; None for any other."""
+    at = NAMING.get(READERS.get(id(found.func), "")) if isinstance(found, functools.partial) else None
+    name = found.args[at] if at is not None and at < len(found.args) else None
+    return _named(name) if isinstance(name, str) else None
+
+
+def _named(*names: str) -> Sought:
+    return Sought(frozenset(part for name in names for part in name.split(".")))
