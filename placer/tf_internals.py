@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -393,6 +393,29 @@ def global_generators() -> dict[str, Any]:
     if generator is not None:
         found["Keras's global SeedGenerator"] = generator.state.value
     return found
+
+
+def has_keras_train_function(model: Any) -> bool:
+    """Whether what `fit` calls for each batch is made by Keras, of the model's `train_step`."""
+    for name in ("make_train_function", "_make_function"):
+        if name in vars(model) or getattr(type(model), name) is not getattr(tf.keras.Model, name):
+            return False
+    return model.train_function is None or _step_of_keras(model.train_function) == model.train_step
+
+
+def _step_of_keras(train_function: Any) -> Any:
+    """The step that a train_function runs, where Keras made that; None for any other function."""
+    made_by_keras = getattr(train_function, "__code__", None) in tf.keras.Model._make_function.__code__.co_consts
+    left = [train_function] if made_by_keras else []
+    while left:
+        function = left.pop()
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        held = {name: cell.cell_contents for name, cell in cells}
+        if "step_function" in held:
+            return held["step_function"]
+        inner = (getattr(one, "python_function", one) for one in held.values())
+        left += [one for one in inner if isinstance(one, FunctionType)]
+    return None
 
 
 def keras_functions() -> dict[str, tuple[Any, str]]:

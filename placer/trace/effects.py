@@ -12,7 +12,7 @@ from placer.trace.graph_def.node_def import nodes_within
 from placer.trace.random_streams import OTHER_DRAWS, STATELESS
 
 REPEATABLE = frozenset(
-    {"VarHandleOp", "ReadVariableOp", "VariableShape", "VarIsInitializedOp", "ResourceCountUpTo", "Assert"}
+    {"VarHandleOp", "ReadVariableOp", "VariableShape", "VarIsInitializedOp", "Assert"}
     | {"RngReadAndSkip", "RngSkip", "StatefulUniform", "StatefulUniformInt", "StatefulUniformFullInt"}
     | {"StatefulStandardNormal", "StatefulStandardNormalV2", "StatefulTruncatedNormal", "NonDeterministicInts"}
     | {"PartitionedCall", "StatefulPartitionedCall", "If", "While", "Case", "IteratorGetNext"}
@@ -30,6 +30,7 @@ IN_WORDS = (
     (("Print", "PrintV2", "StringFormat"), "it prints"),
     (("ImportEvent",), "it writes a summary"),
     (("WriteFile", "SaveV2", "Save", "SaveSlices", "MergeV2Checkpoints"), "it writes a file"),
+    (("ResourceCountUpTo", "CountUpTo"), "it counts by `count_up_to`, which cannot be placed"),
     (OTHER_DRAWS, "it draws random numbers by an op whose stream cannot be moved"),
     (("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2"), "it changes a lookup table"),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from placer import tf_internals
 from placer.errors import PlacerError
 from placer.files import write_whole
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
@@ -21,6 +22,8 @@ from search.defaults import DEFAULT_SEARCHER
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
 from search.online.settings import BUDGET
+
+UNCALLED = "its fit does not call train_function, in whose place AutoPlace is; wrap the step with placer.autoplace"
 
 
 class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
@@ -79,8 +82,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
             self.model.train_function.close()
         reason = _untouchable(self.model)
         if reason is not None:
-            self._report, self._page = f"{self.model.name}: left alone: {reason}", None
-            warnings.warn(f"placer: {self.model.name} trains untouched: {reason}.", stacklevel=2)
+            self._untouched(reason)
             return
         self._function = self.model.train_function = TrainFunction(self.model, self._wrapped, self._end)
         self._runs = True
@@ -94,6 +96,8 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Show the speedup in the progress bar; the history keeps only the model's own metrics."""
+        if self._function is not None and self._function.expected:
+            self._untouched(UNCALLED)
         step = self.step  # which the training thread may end meanwhile
         ratio = step.speedup if step is not None else None
         if logs is not None and ratio is not None:
@@ -102,6 +106,12 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_end(self, logs: Any = None) -> None:
         """Leave the weights true and the model as it was."""
         self.close()
+
+    def _untouched(self, reason: str) -> None:
+        """Leave the model alone, and warn."""
+        self.close()
+        self._report, self._page = f"{self.model.name}: left alone: {reason}", None
+        warnings.warn(f"placer: {self.model.name} trains untouched: {reason}.", stacklevel=3)
 
     def _replaced(self) -> None:
         """Say that something within `fit` has ended the placement: another `fit`, or a train_function made anew."""
@@ -252,11 +262,18 @@ def _step_of(model: Any, spec: Any) -> Any:
         model, left = held(), iter(data)
         assert model is not None
         leaves = [None if _is_none(leaf) else next(left) for leaf in tf.nest.flatten(spec)]
-        return model.train_step(tf.nest.pack_sequence_as(spec, leaves))
+        return _stacked(model.train_step(tf.nest.pack_sequence_as(spec, leaves)))
 
     # TensorFlow takes no None in a signature
     signature = [leaf for leaf in tf.nest.flatten(spec) if not _is_none(leaf)]
     return tf.function(train_step, input_signature=signature)
+
+
+def _stacked(logs: Any) -> Any:
+    """Logs as Keras hands them on: of a list tf.data makes one tensor."""
+    if isinstance(logs, dict) and any(isinstance(value, (dict, list)) for value in logs.values()):
+        return {key: _stacked(value) for key, value in logs.items()}
+    return tf.convert_to_tensor(logs) if isinstance(logs, list) else logs
 
 
 def _has_spec(data: Any, spec: Any) -> bool:
@@ -303,6 +320,6 @@ def _untouchable(model: Any) -> str | None:
         )
     if getattr(model, "_distribute_strategy", None) is not None or tf.distribute.has_strategy():
         return "it runs under a distribution strategy"
-    if type(model).make_train_function is not keras.Model.make_train_function:
-        return "it makes its own train_function"
+    if not tf_internals.has_keras_train_function(model):
+        return "its train_function is not what Keras makes of its train_step; the program or a callback replaced it"
     return None

@@ -600,6 +600,26 @@ def test_an_iterators_spec_has_that_of_its_elements():
     assert tf_internals.element_spec(spec) == (tf.TensorSpec([], tf.float32), tf.TensorSpec([1], tf.int32))
 
 
+def test_a_train_function_that_keras_makes_of_the_train_step_is_known():
+    class Traced(keras.Model):
+        @tf.function
+        def train_step(self, data):
+            return super().train_step(data)
+
+    for kind in (keras.Model, Traced):
+        inputs = keras.Input((2,))
+        model = kind(inputs, keras.layers.Dense(1)(inputs))
+        model.compile("sgd", "mse", jit_compile=False)
+        assert tf_internals.has_keras_train_function(model)
+        model.make_train_function()
+        assert tf_internals.has_keras_train_function(model)
+        own = model.train_function
+        model.train_function = model._make_function(model.test_step)
+        assert not tf_internals.has_keras_train_function(model)
+        model.train_function = lambda iterator, own=own: own(iterator)
+        assert not tf_internals.has_keras_train_function(model)
+
+
 def test_a_list_that_tensorflow_wraps_is_found_and_changes_in_place():
     module, given = tf.Module(), [1, 2]
     module.numbers = given

@@ -691,7 +691,7 @@ class OwnFunction(keras.Model):
     [
         (keras.Model, {"run_eagerly": True}, "run_eagerly"),
         (keras.Model, {"jit_compile": True}, "XLA"),
-        (OwnFunction, {}, "its own train_function"),
+        (OwnFunction, {}, "not what Keras makes of its train_step"),
     ],
 )
 def test_a_model_left_alone_trains_with_one_warning(kind: Any, compiling: dict[str, Any], reason: str) -> None:
@@ -708,6 +708,105 @@ def test_a_model_left_alone_trains_with_one_warning(kind: Any, compiling: dict[s
     ]
     assert sum("placer" in str(w.message) for w in told) == 1
     assert len(history["loss"]) == 2
+
+
+def clipped(model: keras.Model, train: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A train_function that also cuts weights after each batch, as in a WGAN."""
+
+    def train_and_cut(iterator: Any) -> Any:
+        logs = train(iterator)
+        for weight in model.trainable_variables:
+            weight.assign(tf.clip_by_value(weight, -0.2, 0.2))
+        return logs
+
+    return train_and_cut
+
+
+class Cutting(keras.callbacks.Callback):  # type: ignore[misc]
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.model.train_function = clipped(self.model, self.model.train_function)
+
+
+class CuttingModel(keras.Model):
+    def _make_function(self, step: Any) -> Any:
+        return clipped(self, super()._make_function(step))
+
+
+def cut_by_attribute(model: keras.Model) -> None:
+    model.make_train_function()
+    model.train_function = clipped(model, model.train_function)
+
+
+def cut_by_method(model: keras.Model) -> None:
+    def make(force: bool = False) -> None:
+        if model.train_function is None or force:
+            model.train_function = clipped(model, model._make_function(model.train_step))
+
+    model.make_train_function = make
+
+
+def with_another_step(model: keras.Model) -> None:
+    model.train_function = model._make_function(lambda data: model.test_step(data))
+
+
+@pytest.mark.parametrize(
+    ("kind", "prepare", "before"),
+    [
+        (keras.Model, cut_by_attribute, ()), (keras.Model, cut_by_method, ()), (keras.Model, None, (Cutting,)),
+        (CuttingModel, None, ()), (keras.Model, with_another_step, ()),
+    ],
+    ids=["attribute", "method", "callback", "class", "step"],
+)  # fmt: skip
+def test_a_train_function_that_is_not_keras_own_is_called_for_each_batch(kind: Any, prepare: Any, before: Any) -> None:
+    alone, wrapped = make_model(kind), make_model(kind)
+    placing = AutoPlace(log_dir=None)
+    for model in (alone, wrapped):
+        if prepare is not None:
+            prepare(model)
+    fitted(alone, *(callback() for callback in before))
+    with pytest.warns(UserWarning, match="its train_function is not what Keras makes"):
+        fitted(wrapped, *(callback() for callback in before), placing)
+    assert_same_weights(alone, wrapped)
+    assert "left alone: its train_function" in placing.report()
+
+
+class OwnFit(keras.Model):
+    """Trains without the function that `fit` calls."""
+
+    def fit(self, x: Any, y: Any, callbacks: Any = ()) -> None:
+        told, step = keras.callbacks.CallbackList(list(callbacks), model=self), tf.function(self.train_step)
+        told.on_train_begin()
+        for batch in range(3):
+            told.on_train_batch_begin(batch)
+            told.on_train_batch_end(batch, step((x[:BATCH], y[:BATCH])))
+        told.on_train_end()
+
+
+def test_a_fit_that_calls_no_train_function_is_told() -> None:
+    model, placing = make_model(OwnFit), AutoPlace(log_dir=None)
+    model.optimizer.build(model.trainable_variables)
+    with pytest.warns(UserWarning, match="its fit does not call train_function") as told:
+        model.fit(*data(), callbacks=[placing])
+    assert len(told) == 1 and "left alone: its fit does not call train_function" in placing.report()
+
+
+class Listing(keras.Model):
+    def train_step(self, data: Any) -> Any:
+        logs = super().train_step(data)
+        return {**logs, "both": [logs["loss"], 2.0 * logs["loss"]]}
+
+
+def test_a_list_among_the_logs_is_an_array_as_in_a_plain_fit(stored: Callable[..., Path]) -> None:
+    found: list[Any] = []
+    seen = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: found.append(logs["both"]))
+    for placing in (
+        (),
+        (AutoPlace(log_dir=None, mapping=stored(make_model(Listing), first_batch(*data())), devices="cpus:2"),),
+    ):
+        fitted(make_model(Listing), seen, *placing)
+    count = len(found) // 2
+    assert {type(both) for both in found} == {type(found[0])} and not isinstance(found[0], list)
+    np.testing.assert_allclose(found[:count], found[count:], rtol=2e-4)
 
 
 def test_a_model_made_under_a_distribution_strategy_is_known_as_one_later() -> None:
