@@ -68,7 +68,7 @@ FunctionDef = Any
 RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
 UNREAD_VARIABLE: type = resource_variable_ops._UnreadVariable  # what `assign` returns: the variable by another object
 KERAS_TIES = {"mask": "_keras_mask", "logits": "_keras_logits"}  # attributes of tensors
-OF_HANDLES = ("_parent_trackable", "_name", "_unique_id")  # attributes that TensorFlow puts on a variable's handle
+OF_TENSORFLOW = ("_parent_trackable", "_name", "_unique_id", "_is_zeros_tensor")  # attributes that it puts on tensors
 MARK = "_placer"  # TensorFlow keeps attributes with an underscore, and looks at none that it does not know
 _call_flat = concrete_function.ConcreteFunction._call_flat
 _captured_inputs = concrete_function.ConcreteFunction.captured_inputs
@@ -444,7 +444,7 @@ def tied_by_program(tensor: Any) -> str | None:
     if not held:  # the usual case; this runs at each call of a plain step
         return None
     not_own = "_keras_" if isinstance(tensor, tf.Tensor) else "_"  # a composite one keeps its parts in such attributes
-    return next((name for name in held if not name.startswith(not_own) and name not in OF_HANDLES), None)
+    return next((name for name in held if not name.startswith(not_own) and name not in OF_TENSORFLOW), None)
 
 
 def tie_by_keras(tensor: Any, kind: str, tied: Any) -> None:

@@ -600,6 +600,20 @@ def test_an_iterators_spec_has_that_of_its_elements():
     assert tf_internals.element_spec(spec) == (tf.TensorSpec([], tf.float32), tf.TensorSpec([1], tf.int32))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tf.zeros([2]), lambda: tf.zeros_like(tf.ones([2])), lambda: keras.ops.zeros([2]), lambda: tf.ones([2]),
+        lambda: tf.experimental.numpy.zeros([2]), lambda: keras.layers.LSTMCell(2).get_initial_state(batch_size=1)[0],
+        lambda: tf.Variable(tf.zeros([2])).read_value(), lambda: tf.constant([1.0]),
+        lambda: tf.ragged.constant([[1], []]),
+        lambda: tf.sparse.from_dense([[1, 0]]), lambda: tf.Variable(1.0).handle, lambda: tf.zeros([2]) + 1.0,
+    ],
+)  # fmt: skip
+def test_what_libraries_put_on_tensors_is_not_the_programs(make):
+    assert tf_internals.tied_by_program(make()) is None
+
+
 def test_a_train_function_that_keras_makes_of_the_train_step_is_known():
     class Traced(keras.Model):
         @tf.function

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import array
 import inspect
-from collections import deque
+import operator
+import threading
+from argparse import Namespace
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator
-from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +18,9 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.trace.python.impure import contents
 from placer.trace.python.kinds import (
+    EMPTY,
     has_library_base,
+    holds_unnamed,
     in_slot,
     is_library,
     is_plain,
@@ -27,6 +32,7 @@ from placer.trace.python.kinds import (
 
 WRAPPED_BY = "placer.train."  # modules whose frames call the user's step
 MOST_PLACES = 20_000  # that are compared
+OF_PLACER = "placer-"  # names of threads
 DEPTH = 4  # of containers within what a trace put somewhere
 CONTAINERS = (dict, list, set, deque, bytearray, array.array)
 
@@ -80,11 +86,12 @@ class Places:
         """Take tensors of a trace out of what held none of them, and put back what was in their places: they mean
         nothing after it, and the step as the user wrote it did not put them there.
 
-        numbers: other things, too, that are in the place of plain values. Only where no other thread can have put them
-        there meanwhile.
+        numbers: numbers and texts, too, that are in the place of others, or at the end of a list; not where the program
+        has other threads, which may have put them there meanwhile.
         """
+        alone = numbers and _is_alone()
         for held in self._held:
-            _restore(held, numbers)
+            _restore(held, alone)
 
     def _look(self, words: str, value: Any) -> None:
         if id(value) in self._seen or is_plain(value):
@@ -104,15 +111,13 @@ class Places:
         elif isinstance(value, type):
             self._left.extend((words, part) for part in (_of_class(value) if self._in_globals else ()))
         else:
-            parts, is_object = _parts(value), is_user_class(type(value))
-            self._left.extend((words, part) for part in parts)
+            parts, is_object = _parts(value), _is_object(type(value))
+            self._left.extend((words, part) for part in parts if not is_plain(part))
             if is_object and self._in_globals:
-                self._left.extend(
-                    (words, part) for part in (*(own_dict(value) or {}).values(), *_of_class(type(value)))
-                )
+                inner = (*(own_dict(value) or {}).values(), *_of_class(type(value)))
+                self._left.extend((words, part) for part in inner if not is_plain(part))
             if parts or isinstance(value, CONTAINERS) or is_object:  # what is empty may be filled
-                named = value if isinstance(value, dict) else own_dict(value) if is_object else {}
-                self._held.append(_Held(words, value, parts, dict(named or {})))
+                self._held.append(_Held(words, value, parts, _named(value)))
 
 
 def frames_of(frame: FrameType | None) -> Iterator[FrameType]:
@@ -167,9 +172,31 @@ def _parts(value: Any) -> list[Any]:
     kind = type(value)
     if isinstance(value, type) or not is_user_class(kind) or has_library_base(kind):
         return []
-    slots = [vars(base).get(name) for base in kind.__mro__ for name in slots_of(base)]
-    held = [in_slot(slot, value) for slot in slots if inspect.ismemberdescriptor(slot)]
-    return [*(own_dict(value) or {}).values(), *held]
+    return [*(own_dict(value) or {}).values(), *(in_slot(slot, value) for slot in _slots_of(kind).values())]
+
+
+def _named(value: Any) -> dict[Any, Any]:
+    """What a dict holds by key, and an object by attribute; empty for anything else."""
+    stored, _ = tf_internals.tracked_container(value)
+    if issubclass(type(stored), dict):
+        return dict(dict.items(stored))
+    if not _is_object(type(value)):
+        return {}
+    slots = _slots_of(type(value))
+    return {**(own_dict(value) or {}), **{name: in_slot(slot, value) for name, slot in slots.items()}}
+
+
+def _is_object(kind: type) -> bool:
+    """Whether objects of a class have attributes of the user's."""
+    return is_user_class(kind) or holds_unnamed(kind) or issubclass(kind, (SimpleNamespace, Namespace))
+
+
+def _slots_of(kind: type) -> dict[str, Any]:
+    """The slots that a class of the user's own, and its bases, keep values in, by attribute."""
+    if not is_user_class(kind):
+        return {}
+    slots = {name: vars(base).get(name) for base in kind.__mro__ for name in slots_of(base)}
+    return {name: slot for name, slot in slots.items() if inspect.ismemberdescriptor(slot)}
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -181,40 +208,53 @@ def _same(one: Any, other: Any) -> bool:
 
 def _restore(held: _Held, numbers: bool) -> None:
     holder, note = tf_internals.tracked_container(held.holder)
-    if isinstance(holder, dict):
+    kind, done = type(holder), False
+    if issubclass(kind, dict):
         done = _restore_named(holder, held.named, numbers)
-    elif isinstance(holder, (list, deque)):
+    elif issubclass(kind, (list, deque)):
         done = _restore_row(holder, held.parts, numbers)
-    elif isinstance(holder, CellType):
+    elif issubclass(kind, np.ndarray):
+        done = _restore_array(holder, held.parts[1:])
+    elif kind is CellType:
         done = _is_made(held.parts[0], contents(holder), numbers)
         if done:
             holder.cell_contents = held.parts[0]
-    else:
-        attributes = own_dict(holder) if is_user_class(type(holder)) else None
-        done = attributes is not None and _restore_named(attributes, held.named, numbers)
+    elif _is_object(kind):
+        attributes = own_dict(holder)
+        if attributes is not None:
+            done = _restore_named(attributes, held.named, numbers)
+        for name, slot in _slots_of(kind).items():
+            if _is_made(before := held.named.get(name, EMPTY), in_slot(slot, holder), numbers):
+                slot.__delete__(holder) if before is EMPTY else slot.__set__(holder, before)
     if done:
         note()
 
 
 def _restore_named(now: dict[Any, Any], before: dict[Any, Any], numbers: bool) -> bool:
-    """Undo it in a dict; whether there was anything to undo."""
-    made = [key for key, value in list(now.items()) if _is_made(before.get(key, now), value, numbers)]
+    """Undo it in a dict; whether there was anything to undo. No methods of the user's own are called."""
+    kind = OrderedDict if isinstance(now, OrderedDict) else dict
+    made = [key for key, value in list(kind.items(now)) if _is_made(before.get(key, EMPTY), value, numbers)]
     for key in made:
         if key in before:
-            now[key] = before[key]
+            kind.__setitem__(now, key, before[key])
         else:
-            del now[key]
+            kind.__delitem__(now, key)
     return bool(made)
 
 
 def _restore_row(now: list[Any] | deque[Any], before: list[Any], numbers: bool) -> bool:
-    """Undo it in a list; whether there was anything to undo."""
-    values, known = list(now), {id(value) for value in before}
+    """Undo it in a list; whether there was anything to undo. Where another thread has put something there, too, that
+    stays.
+    """
+    values = list(now)
+    if len(values) == len(before) and all(map(operator.is_, values, before)):
+        return False
+    known = {id(value) for value in before}
     made = [id(value) not in known and _holds_tensor(value) for value in values]
+    own = [value for value, is_made in zip(values, made, strict=True) if not is_made]
     grown = values[len(before) :]
     if any(made):
-        own = [value for value, is_made in zip(values, made, strict=True) if not is_made]
-        left = before if len(values) == len(before) else own
+        left = before if all(id(value) in known for value in own) else own
     elif numbers and grown and all(map(is_plain, grown)) and all(map(_same, before, values)):
         left = before
     else:
@@ -222,6 +262,16 @@ def _restore_row(now: list[Any] | deque[Any], before: list[Any], numbers: bool) 
     now.clear()
     now.extend(left)
     return True
+
+
+def _restore_array(now: Any, before: list[Any]) -> bool:
+    """Undo it in an array of objects, of which shape it still has; whether there was anything to undo."""
+    if not now.dtype.hasobject or len(before) != now.size:
+        return False
+    made = [i for i, (was, value) in enumerate(zip(before, now.flat, strict=True)) if _is_made(was, value, False)]
+    for i in made:
+        now.flat[i] = before[i]
+    return bool(made)
 
 
 def _is_made(before: Any, now: Any, numbers: bool) -> bool:
@@ -236,3 +286,9 @@ def _holds_tensor(value: Any, depth: int = DEPTH) -> bool:
     if depth and isinstance(value, (tuple, list, dict)):
         return any(_holds_tensor(one, depth - 1) for one in (value.values() if isinstance(value, dict) else value))
     return bool(tf.is_symbolic_tensor(value))
+
+
+def _is_alone() -> bool:
+    """Whether no other thread of the program can have put anything anywhere."""
+    here = threading.current_thread()
+    return all(one is here or one.name.startswith(OF_PLACER) for one in threading.enumerate())

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+import argparse
+import threading
+from collections import OrderedDict, UserDict, deque
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -38,7 +42,9 @@ def places(thing, in_globals=True):
 
 
 @pytest.mark.parametrize(
-    "kind", [list, deque, lambda values: deque(values, maxlen=2)], ids=["list", "deque", "bounded"]
+    "kind",
+    [list, deque, lambda values: deque(values, maxlen=2), lambda values: deque(values, maxlen=3)],
+    ids=["list", "deque", "full", "bounded"],
 )
 def test_tensors_of_a_trace_leave_rows(kind, made):
     row = kind([1, 2])
@@ -66,6 +72,46 @@ def test_dicts_and_attributes_get_back_what_they_held(made):
     losses["second"], losses["first"] = {"of": made}, made
     before.restore()
     assert vars(trainer) == {"latest": None, "count": 3} and losses == {"first": 1.0}
+
+
+class Slotted:
+    __slots__ = ("extra", "latest")
+
+    def __init__(self):
+        self.latest = None
+
+
+class Strict(dict):
+    def __setitem__(self, key, value):
+        raise KeyError(key)
+
+    __delitem__ = items = __setitem__
+
+
+@pytest.mark.parametrize("kind", [Slotted, SimpleNamespace, argparse.Namespace])
+def test_other_attributes_are_restored_too(kind, made):
+    thing = kind()
+    thing.latest = None
+    before = places([thing])
+    thing.latest, thing.extra = made, made
+    before.restore()
+    assert thing.latest is None and not hasattr(thing, "extra")
+
+
+def test_methods_of_the_users_own_are_not_called(made):
+    strict = Strict(kept=1.0)
+    before = places([strict])
+    dict.update(strict, kept=made, more=made)
+    before.restore()
+    assert dict(strict) == {"kept": 1.0}
+
+
+def test_items_of_libraries_dicts_and_of_arrays_of_objects_are_restored(made):
+    losses, row = UserDict(kept=1.0), np.array([1.0, None], object)
+    before = places([losses, row])
+    losses["kept"], losses["more"], row[1] = made, made, made
+    before.restore()
+    assert dict(losses) == {"kept": 1.0} and row.tolist() == [1.0, None]
 
 
 def test_a_cell_gets_back_what_it_held(made):
@@ -100,12 +146,20 @@ def test_globals_that_functions_name_are_looked_at_where_that_is_asked(made):
     assert LOGS == {"losses": [1.0]}
 
 
-def test_what_is_no_tensor_may_be_of_another_thread():
+def test_what_is_no_tensor_may_be_of_another_thread(monkeypatch):
     trainer, row = Trainer(), [1]
     before = places([trainer, row])
     trainer.count += 1
     row.append(2)
     before.restore()
     assert trainer.count == 4 and row == [1, 2]
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    before.restore(numbers=True)
+    assert trainer.count == 4 and row == [1, 2]
+    done.set()
+    thread.join()
+    monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread()])  # whatever runs the tests
     before.restore(numbers=True)
     assert trainer.count == 3 and row == [1]
