@@ -265,7 +265,7 @@ def _within(limit_s: float, call: Callable[[], object], late: Callable[[], objec
         if given_up.is_set() and not errors:
             late()
 
-    threading.Thread(target=run, daemon=True).start()
+    threading.Thread(target=run, daemon=True, name="placer-ray").start()
     if not ended.wait(limit_s):
         given_up.set()
         raise TimeoutError(f"no answer within {limit_s:.0f} s")

@@ -139,7 +139,7 @@ def _requests(is_ready: threading.Event) -> queue.SimpleQueue[str | None]:
             requests.put(line)
         end()
 
-    threading.Thread(target=read, daemon=True).start()
+    threading.Thread(target=read, daemon=True, name="placer-lease").start()
     when_parent_ends(end)
     return requests
 

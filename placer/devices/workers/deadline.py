@@ -87,7 +87,7 @@ class Deadlines:
             self._hangs_up = self._hangup is signal.SIG_DFL or (self.workers is None and callable(self._hangup))
             if self._hangs_up:
                 _exit_at_hangup()
-        threading.Thread(target=self._wait_for_the_end, args=(told,), daemon=True).start()
+        threading.Thread(target=self._wait_for_the_end, args=(told,), daemon=True, name="placer-deadline").start()
 
     def close(self) -> None:
         """End the guard; harmless when called twice."""

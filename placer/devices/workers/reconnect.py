@@ -52,7 +52,7 @@ class _Try:
         self.began_s = began_s
         self.found = False
         self.error: str | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True, name="placer-reconnect")
         self._thread.start()
 
     def running(self) -> bool:

@@ -9,7 +9,17 @@ import threading
 from argparse import Namespace
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator
-from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from functools import partial
+from types import (
+    BuiltinMethodType,
+    CellType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,8 +96,8 @@ class Places:
         """Take tensors of a trace out of what held none of them, and put back what was in their places: they mean
         nothing after it, and the step as the user wrote it did not put them there.
 
-        numbers: numbers and texts, too, that are in the place of others, or at the end of a list; not where the program
-        has other threads, which may have put them there meanwhile.
+        numbers: undo all else, too: numbers that were counted on, items that came and went; but not where the program
+        has other threads, which may have done that meanwhile.
         """
         alone = numbers and _is_alone()
         for held in self._held:
@@ -106,6 +116,10 @@ class Places:
                     self._left.extend(_globals_of(value))
         elif isinstance(value, MethodType):
             self._left += [(words, value.__self__), (words, value.__func__)]
+        elif isinstance(value, BuiltinMethodType):
+            self._left.append((words, value.__self__))
+        elif isinstance(value, partial):
+            self._left += [(words, part) for part in (value.func, value.args, value.keywords)]
         elif isinstance(value, CellType) and words in self._managed:
             self._left.append((words, contents(value)))
         elif isinstance(value, type):
@@ -209,12 +223,19 @@ def _same(one: Any, other: Any) -> bool:
 def _restore(held: _Held, numbers: bool) -> None:
     holder, note = tf_internals.tracked_container(held.holder)
     kind, done = type(holder), False
+    numbers = numbers and not has_library_base(kind)  # TensorFlow and Keras keep state of their own in these
     if issubclass(kind, dict):
         done = _restore_named(holder, held.named, numbers)
     elif issubclass(kind, (list, deque)):
         done = _restore_row(holder, held.parts, numbers)
+    elif issubclass(kind, set) and numbers and set(held.parts) != holder:
+        set.clear(holder)
+        set.update(holder, held.parts)
     elif issubclass(kind, np.ndarray):
-        done = _restore_array(holder, held.parts[1:])
+        _restore_array(holder, held.parts, numbers)
+    elif issubclass(kind, (bytearray, array.array)) and numbers and bytes(holder) != held.parts[0]:
+        del holder[:]
+        (holder.extend if kind is bytearray else holder.frombytes)(held.parts[0])
     elif kind is CellType:
         done = _is_made(held.parts[0], contents(holder), numbers)
         if done:
@@ -234,12 +255,13 @@ def _restore_named(now: dict[Any, Any], before: dict[Any, Any], numbers: bool) -
     """Undo it in a dict; whether there was anything to undo. No methods of the user's own are called."""
     kind = OrderedDict if isinstance(now, OrderedDict) else dict
     made = [key for key, value in list(kind.items(now)) if _is_made(before.get(key, EMPTY), value, numbers)]
-    for key in made:
+    gone = [key for key, value in before.items() if key not in now and value is not EMPTY] if numbers else []
+    for key in (*made, *gone):
         if key in before:
             kind.__setitem__(now, key, before[key])
         else:
             kind.__delitem__(now, key)
-    return bool(made)
+    return bool(made or gone)
 
 
 def _restore_row(now: list[Any] | deque[Any], before: list[Any], numbers: bool) -> bool:
@@ -252,32 +274,31 @@ def _restore_row(now: list[Any] | deque[Any], before: list[Any], numbers: bool) 
     known = {id(value) for value in before}
     made = [id(value) not in known and _holds_tensor(value) for value in values]
     own = [value for value, is_made in zip(values, made, strict=True) if not is_made]
-    grown = values[len(before) :]
-    if any(made):
-        left = before if all(id(value) in known for value in own) else own
-    elif numbers and grown and all(map(is_plain, grown)) and all(map(_same, before, values)):
-        left = before
-    else:
+    if not numbers and not any(made):
         return False
     now.clear()
-    now.extend(left)
+    now.extend(before if numbers or all(id(value) in known for value in own) else own)
     return True
 
 
-def _restore_array(now: Any, before: list[Any]) -> bool:
-    """Undo it in an array of objects, of which shape it still has; whether there was anything to undo."""
-    if not now.dtype.hasobject or len(before) != now.size:
-        return False
-    made = [i for i, (was, value) in enumerate(zip(before, now.flat, strict=True)) if _is_made(was, value, False)]
-    for i in made:
-        now.flat[i] = before[i]
-    return bool(made)
+def _restore_array(now: Any, before: list[Any], numbers: bool) -> None:
+    """Undo it in an array that has the shape it had. before: its `_parts`."""
+    if before[0] != str(now.shape):
+        return
+    if now.dtype.hasobject:
+        for i, (was, value) in enumerate(zip(before[1:], list(now.flat), strict=True)):
+            if _is_made(was, value, numbers):
+                now.flat[i] = was
+    elif numbers and now.flags.writeable and now.tobytes() != before[1]:
+        now[...] = np.frombuffer(before[1], now.dtype).reshape(now.shape)
 
 
 def _is_made(before: Any, now: Any, numbers: bool) -> bool:
     """Whether a trace put `now` in the place of `before`."""
     if now is before:
         return False
+    if numbers and before is EMPTY:
+        return True
     return _holds_tensor(now) or (numbers and is_plain(now) and is_plain(before) and not _same(before, now))
 
 

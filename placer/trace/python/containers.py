@@ -53,12 +53,17 @@ def visit_list(walk: Walk, found: Any, label: str) -> None:
     else:  # 20 times as fast
         walk.guard.whole(stored)
         walk.guard.check(lambda: tf_internals.stored_list(found) is stored)
-    visit_tuple(walk, found, label)
+    _visit_items(walk, found, label)
     walk.rest(found, list, label)
 
 
 def visit_tuple(walk: Walk, found: Any, label: str) -> None:
-    """Its items, which stay the same."""
+    """Its items, which stay the same; of a named one its methods, too."""
+    _visit_items(walk, found, label)
+    walk.rest(found, tuple, label)
+
+
+def _visit_items(walk: Walk, found: Any, label: str) -> None:
     walk.tokens.append((label, len(found)))
     for i, value in enumerate(found):
         walk.child(f"{label}[{i}]", value)
@@ -76,6 +81,7 @@ def visit_set(walk: Walk, found: Any, label: str) -> None:
     for value in saved:
         if not is_plain(value) and not walk.is_known(value):
             walk.child(f"an item of {label}", value)
+    walk.rest(found, set if isinstance(found, set) else frozenset, label)
 
 
 def visit_bytes(walk: Walk, found: Any, label: str) -> None:

@@ -33,10 +33,10 @@ NO_CODE = frozenset(  # special methods that a step does not call, or that only 
     {"__init__", "__new__", "__post_init__", "__init_subclass__", "__del__", "__setattr__", "__getstate__"}
 ) | frozenset({"__setstate__", "__reduce__", "__reduce_ex__", "__sizeof__", "__dir__"})
 TEXTS = frozenset({"__repr__", "__str__", "__format__"})  # called where code makes text of an object
-MAKERS = ("__init__", "__new__", "__post_init__")
+MAKERS = ("__init__", "__new__", "__post_init__", "__setattr__", "__del__")  # run where a step makes an object
 NOT_CALLED = frozenset(  # methods of Keras that a step does not call
     {"get_config", "from_config", "summary", "build", "compute_output_shape", "compute_output_spec", "fit", "test_step"}
-) | frozenset({"predict_step", "save", "load", "compile", "get_build_config", "build_from_config", "compute_mask"})
+) | frozenset({"predict_step", "save", "load", "compile", "get_build_config", "build_from_config"})
 KERAS_NOISE = frozenset(
     {
         "_losses", "_loss_ids", "_inbound_nodes", "_outbound_nodes", "_tracker", "_lock", "_auto_config", "build",
@@ -74,6 +74,7 @@ UNCHANGING = (  # classes of the standard library whose objects never change, an
     operator.itemgetter, operator.attrgetter, operator.methodcaller, inspect.Signature, inspect.Parameter,
     types.CodeType, types.UnionType, types.MemberDescriptorType, types.GetSetDescriptorType, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.ClassMethodDescriptorType,
+    type(vars(inspect.FullArgSpec)["args"]),  # a field of a named tuple's class
 )  # fmt: skip
 
 

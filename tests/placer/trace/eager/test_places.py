@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import threading
-from collections import OrderedDict, UserDict, deque
+from collections import OrderedDict, UserDict, defaultdict, deque
 from types import SimpleNamespace
 
 import numpy as np
@@ -163,3 +164,22 @@ def test_what_is_no_tensor_may_be_of_another_thread(monkeypatch):
     monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread()])  # whatever runs the tests
     before.restore(numbers=True)
     assert trainer.count == 3 and row == [1]
+
+
+def test_all_else_is_undone_where_that_is_asked(monkeypatch):
+    monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread()])
+    row, recent, names, counts = [3, 1], deque([1, 2], maxlen=2), {"a"}, defaultdict(int, kept=1, gone=2)
+    numbers, octets = np.zeros(2), bytearray(b"ab")
+    before = places([row, recent, names, counts, octets, functools.partial(row.append)])
+    beside = Places([("numbers", numbers)])
+    row[0] = 9
+    recent.append(3)
+    names.add("b")
+    counts["spike"] += counts["kept"]
+    del counts["gone"]
+    octets += b"c"
+    numbers += 1.0
+    before.restore(numbers=True)
+    beside.restore(numbers=True)
+    assert row == [3, 1] and list(recent) == [1, 2] and names == {"a"} and octets == b"ab"
+    assert counts == {"kept": 1, "gone": 2} and not numbers.any()

@@ -796,6 +796,56 @@ def test_what_changes_outside_the_step_is_noticed(monkeypatch):
     assert noticed()
 
 
+class Pair(typing.NamedTuple):
+    first: float
+    second: float = 2.0
+
+    @property
+    def rate(self):
+        return self.first * FLAGS["scale"]
+
+    def counted(self):
+        FLAGS["scale"] += 1
+        return self.first
+
+
+class Kinds(frozenset):
+    def rate(self):
+        return len(self) * FLAGS["scale"]
+
+    def counted(self):
+        FLAGS["scale"] += 1
+
+
+class Strict:
+    def __setattr__(self, name, value):
+        FLAGS["scale"] += 1
+        super().__setattr__(name, value)
+
+
+class Masked(keras.layers.Layer):
+    def compute_mask(self, inputs, mask=None):
+        FLAGS["scale"] += 1
+
+
+@pytest.mark.parametrize("rate", [Pair(1.0), Kinds("ab")], ids=["named tuple", "set"])
+def test_methods_of_named_tuples_and_sets_are_looked_into(rate, monkeypatch):
+    monkeypatch.setitem(FLAGS, "scale", 0.1)
+    state = PythonState((lambda x: x * rate.rate) if isinstance(rate, Pair) else lambda x: x * rate.rate())
+    assert [state.number(), state.number(), state.why] == [0, 0, None]
+    FLAGS["scale"] = 0.2
+    assert state.number() == 1 and state.why is None
+    assert "FLAGS[]" in why_not(lambda x: rate.counted())
+
+
+MASKED = Masked()
+
+
+@pytest.mark.parametrize("step", [lambda x: Strict(), lambda x: MASKED(x)])
+def test_methods_that_are_called_without_being_named_are_looked_into(step):
+    assert "FLAGS[]" in why_not(step)
+
+
 def test_more_places_that_change(monkeypatch):
     state = PythonState(helper)
     assert state.number() == 0
