@@ -287,6 +287,19 @@ def _is_impure(value: Any) -> bool:
     return _is_module_impure(module) or name in FUNCTIONS.get(_top(module), ()) or is_compiled_elsewhere(value)
 
 
+def acts_unnamed(function: Any, label: str) -> bool:
+    """Whether a function acts on the world, or asks it, and code reaches it by another name than its own, as it does an
+    item, a default or an argument (`log=print`): no path in the code shows what is called there.
+    """
+    while type(function) is functools.partial:
+        function = function.func
+    if type(function) not in (FunctionType, BuiltinFunctionType) or is_compiled_elsewhere(function):
+        return False
+    owner = getattr(function, "__self__", None)  # an object is looked into
+    is_free = owner is None or isinstance(owner, ModuleType)
+    return is_free and function.__name__ != label.rpartition(".")[2] and _is_impure(function)
+
+
 def _ends_the_program(value: Any) -> bool:
     """Whether a value is an exception that no `except Exception` catches. A trace takes a branch that raises it in any
     case, and would end the program with it.

@@ -30,8 +30,8 @@ POINTER = struct.calcsize("P")
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...), tf.DType, np.dtype)
 TENSORS = (tf.Tensor, tf.Variable, tf.SparseTensor, tf.IndexedSlices, tf.RaggedTensor)
 NO_CODE = frozenset(  # special methods that a step does not call, or that only make what they belong to
-    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__del__", "__setattr__", "__getstate__"}
-) | frozenset({"__setstate__", "__reduce__", "__reduce_ex__", "__sizeof__", "__dir__"})
+    {"__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__", "__setattr__"}
+) | frozenset({"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__sizeof__", "__dir__"})
 TEXTS = frozenset({"__repr__", "__str__", "__format__"})  # called where code makes text of an object
 MAKERS = ("__init__", "__new__", "__post_init__", "__setattr__", "__del__")  # run where a step makes an object
 NOT_CALLED = frozenset(  # methods of Keras that a step does not call
@@ -60,6 +60,9 @@ GIVEN_METRICS = ("_user_metrics", "_user_weighted_metrics")  # attributes of it:
 CALLBACKS = frozenset({"Callback"})
 FUNCTIONAL, LAYERS = frozenset({"Functional"}), frozenset({"Layer"})
 OPERATIONS = "_operations"  # an attribute of a functional model: its layers, and what else it calls
+OF_FILES = frozenset(  # methods of a pathlib.Path that ask or change what is on the disk
+    {"exists", "glob", "is_dir", "is_file", "iterdir", "lstat", "mkdir", "open", "read_bytes", "read_text", "rglob"}
+) | frozenset({"rmdir", "stat", "touch", "unlink", "write_bytes", "write_text"})
 STANDARD = frozenset(sys.stdlib_module_names)
 STATELESS = frozenset(  # modules of the standard library whose classes, as bases, keep no values of the user's
     {"abc", "collections.abc", "_collections_abc", "typing", "enum", "contextlib", "builtins", "types", "argparse"}

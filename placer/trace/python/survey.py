@@ -11,6 +11,7 @@ import functools
 import inspect
 import io
 import logging
+import pathlib
 import random
 import sys
 import types
@@ -40,7 +41,9 @@ from placer.trace.python.containers import (
 from placer.trace.python.getters import ANYTHING, GETTERS, is_renamed, parts_of_getter, sought_by_partial
 from placer.trace.python.guard import Guard
 from placer.trace.python.impure import (
+    ONCE,
     Entered,
+    acts_unnamed,
     contents,
     imported,
     is_compiled_elsewhere,
@@ -59,6 +62,7 @@ from placer.trace.python.kinds import (
     MAKERS,
     NO_CODE,
     NOT_CALLED,
+    OF_FILES,
     OPERATIONS,
     PLACER,
     TENSORS,
@@ -124,6 +128,7 @@ class Survey:
         self._step = step
         self._stand_ins: list[tuple[str, Wrapped]] = []  # by the name under which code reaches them
         self._callbacks: list[tuple[str, Any]] = []  # of Keras's classes, in the same way
+        self._paths: list[str] = []  # to files, in the same way
         self.subjects = subjects
         saved = settings()
         self.tokens.append(("a setting of Keras or TensorFlow", saved))
@@ -135,6 +140,8 @@ class Survey:
         self._walk()
         if (read := own_attribute_read(self._stand_ins, [at.function.__code__ for at in self.entered])) is not None:
             raise UnguardableError(f"it reads `{read}`, which a traced step would read only once")
+        if self._paths and (used := sorted(OF_FILES & self.names)) and not self._shows(self._paths, used):
+            raise UnguardableError(f"it reads `{self._paths[0]}`, and uses `{used[0]}` of a file, {ONCE}")
         if (called := called_of_callback(self._callbacks, self.entered)) is not None:
             raise UnguardableError(_calls_callback(called))
 
@@ -152,6 +159,11 @@ class Survey:
         """What the code that was found reads, and what was sought before."""
         return self.sought.joined([*map(sought_by, self.entered), *self._unshown])
 
+    def _shows(self, labels: Iterable[str], names: Iterable[str]) -> bool:
+        """Whether a path in the code leads to one of these names of one of these objects, where it is judged."""
+        paths = {str(path) for one in self.entered for path in reads_of(one.function.__code__).paths}
+        return any(f"{label}.{name}" in paths for label in labels for name in names)
+
     @property
     def compares(self) -> bool:
         """Whether code asks by `is` whether two values, which may be arguments of the step, are one."""
@@ -166,6 +178,10 @@ class Survey:
         """Note what is at a place; what it holds in turn is visited later."""
         if is_renamed(value, label):
             self._unshown.add(ANYTHING)
+        if acts_unnamed(value, label):
+            raise UnguardableError(f"it uses `{label}`, {ONCE}")
+        if issubclass(type(value), pathlib.Path):
+            self._paths.append(label)
         self.tokens.append((label, self._token(label, value)))
 
     def is_known(self, value: Any) -> bool:
@@ -293,6 +309,8 @@ class Survey:
         self.tokens.append((label, Same(function.__code__)))
         self.guard.attributes(function, ["__code__", "__defaults__", "__kwdefaults__"])
         self._own(vars(function), f"{function.__name__}.")
+        if "dispatch" in vars(function) and "registry" in vars(function):  # of functools.singledispatch
+            self.child(f"{function.__name__}.registry", vars(function)["registry"])
         held = function.__globals__
         present = [name for name in sorted(reads.globals) if name in held]
         self._holder(held, present, "" if not label else f"{function.__module__}.")
@@ -377,6 +395,8 @@ class Survey:
 
     def _cached(self, found: Any, label: str) -> None:
         self.child(label, getattr(found, "func", None))
+        if isinstance(found, functools.singledispatchmethod):
+            self.child(f"{label}.registry", found.dispatcher.registry)
 
     def _weak(self, reference: Any, label: str) -> None:
         held = reference()

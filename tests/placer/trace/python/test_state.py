@@ -50,6 +50,7 @@ from placer.trace.python.state import MOST_STATES, PythonState, why_not
 
 WEIGHT = tf.Variable(1.0)
 RATE = 0.1
+CLOCKS = {"now": time.time}
 FLAGS = {"clip": False}
 HISTORY: list[float] = []
 COUNT = 0
@@ -794,6 +795,113 @@ def test_what_changes_outside_the_step_is_noticed(monkeypatch):
     assert noticed()
     monkeypatch.setitem(helper.__globals__, "helper", lambda x: x)
     assert noticed()
+
+
+class Sink:
+    def __init__(self, sink):
+        self.sink = sink
+
+    def tell(self, x):
+        self.sink(x)
+        return x
+
+
+FIRST, SECOND = Sink(len), Sink(print)
+
+
+def told(x, sink=print):
+    sink("a step")
+    return x
+
+
+def of_sinks(sinks):
+    def step(x):
+        for sink in sinks:
+            sink("a step")
+        return x
+
+    return step
+
+
+def paced_by_a_file(folder):
+    return lambda x: x * float((folder / "pace.txt").read_text())
+
+
+@pytest.mark.parametrize(
+    ("step", "word"),
+    [
+        (told, "uses `told's default"), (lambda x: told(x), "uses `told's default"), (of_sinks([print]), "`sinks[0]`"),
+        (of_sinks({logging.warning: 1}), "a key of sinks"), (of_sinks((functools.partial(print, "a"),)), "`sinks[0]`"),
+        (lambda x: x * CLOCKS["now"](), "`CLOCKS['now']`"), (paced_by_a_file(HOME), "uses `read_text` of a file"),
+        (lambda x: FIRST.tell(x) + SECOND.tell(x), "`SECOND.sink`"),
+    ],
+)  # fmt: skip
+def test_functions_that_act_are_found_by_any_name(step, word):
+    assert word in why_not(step)
+
+
+@functools.singledispatch
+def scaled(kind, x):
+    return x
+
+
+@scaled.register
+def _(kind: int, x):
+    return x * CONFIG.rate
+
+
+@scaled.register
+def _(kind: float, x):
+    return x * FLAGS["scale"]
+
+
+class Scaled:
+    @functools.singledispatchmethod
+    def of(self, kind, x):
+        return x
+
+    @of.register
+    def _(self, kind: int, x):
+        return x * FLAGS["scale"]
+
+
+SCALED = Scaled()
+
+
+@pytest.mark.parametrize("step", [lambda x: scaled(1.0, x), lambda x: SCALED.of(1, x)], ids=["function", "method"])
+def test_registered_implementations_are_looked_into(step, monkeypatch):
+    monkeypatch.setitem(FLAGS, "scale", 0.1)
+    state = PythonState(step)
+    assert [state.number(), state.number(), state.why] == [0, 0, None]
+    FLAGS["scale"] = 0.2
+    assert state.number() == 1 and state.why is None
+
+
+class Named:
+    def __set_name__(self, owner, name):
+        self.key = f"_{name}"
+
+    def __get__(self, thing, owner=None):
+        return vars(thing)[self.key]
+
+
+class Checked:
+    rate = Named()
+
+    def __init__(self):
+        self._rate = 0.1
+
+
+CHECKED = Checked()
+
+
+def test_what_descriptors_do_when_a_class_is_made_is_no_effect_of_a_step():
+    assert why_not(lambda x: x * CHECKED.rate) is None
+
+
+def test_a_function_that_acts_may_be_an_argument():
+    assert "uses `log`" in why_not(lambda x, log: log(x), (("log", print),))
+    assert why_not(of_sinks([math.sqrt, np.square, tf.square, len, Rates().of])) is None
 
 
 class Pair(typing.NamedTuple):
