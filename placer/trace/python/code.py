@@ -88,6 +88,13 @@ def reads_of(code: CodeType) -> Reads:
     return found
 
 
+def is_for_super(code: CodeType) -> bool:
+    """Whether a method has its class only for `super()`: it reads nothing of the class, calls and passes it nowhere."""
+    reads, own = reads_of(code), Path("free", "__class__")
+    given = (path for call in reads.calls for paths in (call.callee, *call.arguments) for path in paths)
+    return not any((path.root, path.name) == own[:2] and path.attributes for path in reads.paths) and own not in given
+
+
 class _Simulation:
     """Walks through the code once, with a stack of the paths by which each value was reached."""
 

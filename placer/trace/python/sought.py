@@ -59,7 +59,7 @@ def sought_by(entered: Entered) -> Sought:
     reads = reads_of(entered.function.__code__)
     asked = frozenset(one for asked in reads.asked for one in _asked(asked, entered))
     texts = frozenset(one for paths in reads.texts for path in paths for one in _shown(path, entered))
-    names = frozenset(reads.names)
+    names = frozenset(reads.names | ({"__class__"} if "type" in reads.globals else set()))
     if reads.reflects and entered.function.__name__ in TEXTS and entered.owner is not None:  # on what it shows
         kinds = type(entered.owner).__mro__
         maker = next((kind for kind in kinds if entered.function.__name__ in vars(kind)), kinds[0])

@@ -27,7 +27,7 @@ import tensorflow as tf
 from placer.trace.python.arguments import Subjects
 from placer.trace.python.caches import CACHED, is_users_cache, kept_result, why_hidden
 from placer.trace.python.callbacks import called_of_callback, methods_of_keras
-from placer.trace.python.code import reads_of
+from placer.trace.python.code import is_for_super, reads_of
 from placer.trace.python.containers import (
     UnguardableError,
     array_token,
@@ -320,13 +320,22 @@ class Survey:
             self.tokens.append((label, missing))
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self.guard.cell(cell)
-            self.child(name, contents(cell))
+            if name == "__class__" and is_for_super(function.__code__):
+                self._base(contents(cell), name)
+            else:
+                self.child(name, contents(cell))
         for part in (function.__defaults__, function.__kwdefaults__):
             if part:
                 self.child(f"{function.__name__}'s default arguments", part)
         for name in sorted({imported(path, function) for path in reads.paths if path.root == "import"}):
             self.child(name, sys.modules.get(name))
             self._guard_module(name)
+
+    def _base(self, kind: Any, label: str) -> None:
+        """A class that a method names only by `super()`: its objects are not made there."""
+        self.tokens.append((label, Same(kind)))
+        if isinstance(kind, type):
+            self._queue.append((lambda kind, _: self._class_code(kind, None), kind, label))
 
     def _guard_module(self, name: str) -> None:
         module = sys.modules.get(name)
@@ -424,15 +433,18 @@ class Survey:
 
     def _class(self, kind: type, label: str) -> None:
         self._class_code(kind, None, MAKERS)
+        self._metaclass(kind, is_called=True)
 
-    def _metaclass(self, kind: type) -> None:
-        """What a class's own class decides of it: calls, properties. It may be that of others, too, so that no class is
-        named as the one whose methods its functions are.
+    def _metaclass(self, kind: type, is_called: bool) -> None:
+        """What a class's own class decides of it: properties, and what a call of it does, where code reaches the class
+        itself and so may call it. It may be the class of others, too, so that no class is named as the one whose
+        methods its functions are.
         """
         meta = type(kind)
-        if is_user_class(meta) and (id(meta), "metaclass") not in self._members:
-            self._members.add((id(meta), "metaclass"))
-            self._class_code(meta, None)
+        is_called = is_called or "__class__" in self.names
+        if is_user_class(meta) and (id(meta), f"metaclass {is_called}") not in self._members:
+            self._members.add((id(meta), f"metaclass {is_called}"))
+            self._class_code(meta, None, but=() if is_called else ("__call__",))
 
     def _object(self, value: Any, label: str) -> None:
         held = own_dict(value)
@@ -523,23 +535,25 @@ class Survey:
     def _keras_variable(self, variable: Any, label: str) -> None:
         self._variable(variable, label, KERAS_VARIABLE_SETTINGS)
 
-    def _class_code(self, kind: type, owner: Any, more: Iterable[str] = ()) -> None:
+    def _class_code(self, kind: type, owner: Any, more: Iterable[str] = (), but: Iterable[str] = ()) -> None:
         """The methods of the user's classes that may be called, and their attributes that are read."""
-        if (id(kind), "") in self._members:
+        if (id(kind), "") in self._members and not more:
             return
         if owner is not None:
             self._members.add((id(kind), ""))
-        self._metaclass(kind)
+        self._metaclass(kind, is_called=False)
         for base in kind.__mro__:
             if is_library(base.__module__):
                 continue
             held = vars(base)
             self.guard.size(held)
             names = sorted(name for name in held if name in more or self._is_used(kind, base, name))
-            names = [name for name in names if (id(base), name) not in self._members]
+            names = [name for name in names if (id(base), name) not in self._members and name not in but]
             if owner is not None:
                 self._members.update((id(base), name) for name in names)
             self.guard.named(held, names)
+            if any(isinstance(held[name], classmethod) for name in names):  # which may call the class
+                self._metaclass(kind, is_called=True)
             for name in names:
                 found = _of_the_user(held[name]) if name in TEXTS else held[name]
                 self._member(f"{base.__name__}.{name}", found, owner)

@@ -347,6 +347,31 @@ class Singleton(type):
 class Single(metaclass=Singleton):
     rate = 0.1
 
+    def another(self):
+        return type(self)()
+
+    @classmethod
+    def get(cls):
+        return cls()
+
+
+class SingleTrainer(Single):
+    def of(self, x):
+        return x * self.rate * (not hasattr(super(), "of"))
+
+
+SINGLE, TRAINER, CREATED = Single(), SingleTrainer(), []
+
+
+class Created:
+    rate = 0.1
+
+    def __init__(self):
+        CREATED.append(self)
+
+
+AN_OBJECT, TheClass = Created(), Created
+
 
 @wrapt.decorator
 def by_wrapt(wrapped, instance, args, kwargs):
@@ -630,6 +655,9 @@ REFUSED = [
     (lambda x: x * CACHED[0], "calls `CachedItems.__getitem__`"),
     (lambda x: x * cached_once().rate, "call it once before the first step"),
     (lambda x: x * Single().rate, "writes `cls._instances[]` in Singleton.__call__"),
+    (lambda x: x * SINGLE.another().rate, "writes `cls._instances[]` in Singleton.__call__"),
+    (lambda x: x * SINGLE.get().rate, "writes `cls._instances[]` in Singleton.__call__"),
+    (lambda x: x * AN_OBJECT.rate * TheClass().rate, "changes `CREATED.append` in Created.__init__"),
     (lambda x: decorated(x), "reads `decorated`, and Placer cannot see into a FunctionWrapper"),
     (lambda x: x * Decorated().rate(), "cannot see into a FunctionWrapper"),
     (lambda x: x * PROXY["rate"], "reads `PROXY`, and Placer cannot see into a ObjectProxy"),
@@ -711,7 +739,7 @@ def helped(x):
     "step",
     [
         clean, nested, guarded, helped, lets, from_the_standard_library, Rates().of, tf.nn.relu,
-        lambda x: x * CONFIG.rate, lambda x: x * len(is_library("keras")),
+        lambda x: x * CONFIG.rate, lambda x: x * len(is_library("keras")), lambda x: x * SINGLE.rate, TRAINER.of,
     ],
 )  # fmt: skip
 def test_code_without_effects_may_be_traced(step):
