@@ -78,6 +78,7 @@ class Reads:
     asked: list[Asked] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     texts: list[Paths] = field(default_factory=list)  # what it makes text of
+    passed: set[Path] = field(default_factory=set)  # what it does anything with but to read an attribute of it
 
 
 @lru_cache(maxsize=4096)
@@ -173,7 +174,16 @@ class _Simulation:
         self.stack += [frozenset({FRESH})] * pushes
 
     def _pop(self) -> Paths:
+        paths = self._taken()
+        self.found.passed.update(path for path in paths if path.root not in NOWHERE)
+        return paths
+
+    def _taken(self) -> Paths:
+        """What is on top, which goes nowhere else."""
         return self.stack.pop() if self.stack else frozenset({UNKNOWN})
+
+    def _pop_top(self, instruction: dis.Instruction) -> None:
+        self._taken()
 
     def _pop_lasting(self) -> Paths:
         """What is on top, as far as the code did not make it."""
@@ -320,7 +330,7 @@ class _Simulation:
     def _load_attr(self, instruction: dis.Instruction) -> None:
         name = instruction.argval
         self.found.names.add(name)
-        owner = self._pop()
+        owner = self._taken()
         self._loaded(name, owner)
         self._push(frozenset(path.then(name) for path in owner), instruction, popped=1)
 
@@ -375,21 +385,21 @@ class _Simulation:
     # Stores.
 
     def _store_fast(self, instruction: dis.Instruction) -> None:
-        self._keep(instruction.argval, self._pop())
+        self._keep(instruction.argval, self._taken())
 
     def _store_fast_store_fast(self, instruction: dis.Instruction) -> None:
         for name in instruction.argval:
-            self._keep(name, self._pop())
+            self._keep(name, self._taken())
 
     def _store_fast_load_fast(self, instruction: dis.Instruction) -> None:
         stored, loaded = instruction.argval
-        self._keep(stored, self._pop())
+        self._keep(stored, self._taken())
         self.stack.append(self.local.get(loaded, frozenset({FRESH})))
 
     def _store_deref(self, instruction: dis.Instruction) -> None:
         if instruction.argval in self.code.co_freevars and instruction.argval not in self.local:
             self.found.writes.append(Path("free", instruction.argval))
-        self._keep(instruction.argval, self._pop())
+        self._keep(instruction.argval, self._taken())
 
     def _keep(self, name: str, paths: Paths) -> None:
         if any(_last(path) in NAMING for path in paths):  # then it may be called anywhere

@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import dis
 import functools
+import importlib
 import importlib.util
 import inspect
 import io
@@ -88,6 +89,7 @@ COMPILED_BY = frozenset(
 PURE_COMPILED = frozenset({"tree", "optree", "scipy"})  # other libraries whose compiled functions neither ask nor tell
 NO_CATCH = (None, False)  # what an `__exit__` returns that lets an exception go on
 RAISED_IN_A_TRACE = (KeyError, ImportError)  # by Python alone, and alike while a step is traced
+IMPORTERS = (importlib, importlib.import_module)
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
 
 
@@ -100,13 +102,17 @@ class Entered(NamedTuple):
     is_step: bool = False
     # By name, where they are known: those of the step's call, or those of a helper's call that outlive it.
     arguments: Mapping[str, Any] = MappingProxyType({})
+    may_import: bool = False  # whether what it finds in the modules that it imports is compared
 
 
 def impurity(entered: Entered) -> str | None:
     """What in a function cannot be traced faithfully, in words; None where nothing was found."""
     reads = reads_of(entered.function.__code__)
     for path in sorted(reads.paths, key=lambda path: (-len(path.attributes), path)):
-        why = _read(path, list(_along(path, entered)))
+        found = list(_along(path, entered))
+        if entered.may_import and len(found) > len(path.attributes) and any(found[-1] is one for one in IMPORTERS):
+            continue
+        why = _read(path, found)
         if why is not None:
             return f"it {why}{_place(entered)}, {ONCE}"
     for path in reads.writes:
@@ -126,6 +132,12 @@ def impurity(entered: Entered) -> str | None:
             "traced; have `__exit__` return None, or decorate the step with @tf.function"
         )
     return None
+
+
+def imports(function: FunctionType) -> bool:
+    """Whether a function's own code names what imports modules by names that are made at run time."""
+    paths = reads_of(function.__code__).paths
+    return any(reached(path, Entered(function)) is importlib.import_module for path in paths)
 
 
 def _lets_go_on(code: CodeType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -26,12 +27,18 @@ class Sought:
     asked: frozenset[tuple[Same | None, str]] = frozenset()
     texts: frozenset[Same | None] = frozenset()  # classes of whose objects it makes text; None for any class
     whole: frozenset[Same] = frozenset()  # classes whose texts may show any attribute
+    # A module and an attribute that it reads of it, which the module does not hold; None where it may be any.
+    lacked: frozenset[tuple[Same, str | None]] = frozenset()
 
     def asks(self, owner: Any, name: str) -> bool:
         """Whether a name of a class or a module, but for what Python itself keeps there, may be made at run time."""
         return not name.startswith("__") and any(
             (of is None or of.held is owner) and name.startswith(begins) for of, begins in self.asked
         )
+
+    def lacked_by(self, module: types.ModuleType) -> frozenset[str | None]:
+        """The attributes that it reads of a module which the module does not hold; None among them for any."""
+        return frozenset(name for of, name in self.lacked if of.held is module)
 
     def shows(self, kind: type, method: Any) -> bool:
         """Whether it makes text of objects of a class by a method. One that a library has made for the class, such as a
@@ -49,8 +56,9 @@ class Sought:
         parts = [self, *others]
         names, asked = (part.names for part in parts), (part.asked for part in parts)
         texts, whole = (part.texts for part in parts), (part.whole for part in parts)
+        lacked = (part.lacked for part in parts)
         reflects = any(part.reflects for part in parts)
-        sets = (frozenset().union(*one) for one in (asked, texts, whole))
+        sets = (frozenset().union(*one) for one in (asked, texts, whole, lacked))
         return Sought(frozenset().union(*names), reflects, *sets)
 
 
@@ -59,12 +67,33 @@ def sought_by(entered: Entered) -> Sought:
     reads = reads_of(entered.function.__code__)
     asked = frozenset(one for asked in reads.asked for one in _asked(asked, entered))
     texts = frozenset(one for paths in reads.texts for path in paths for one in _shown(path, entered))
+    found = (_lacked(path, path in reads.passed, entered) for path in reads.paths | reads.passed)
+    lacked = frozenset(one for one in found if one is not None and not is_library(one[0].held.__name__))
     names = frozenset(reads.names | ({"__class__"} if "type" in reads.globals else set()))
     if reads.reflects and entered.function.__name__ in TEXTS and entered.owner is not None:  # on what it shows
         kinds = type(entered.owner).__mro__
         maker = next((kind for kind in kinds if entered.function.__name__ in vars(kind)), kinds[0])
-        return Sought(names, False, asked, texts, frozenset({Same(maker)}))
-    return Sought(names, reads.reflects, asked, texts)
+        return Sought(names, False, asked, texts, frozenset({Same(maker)}), lacked)
+    return Sought(names, reads.reflects, asked, texts, lacked=lacked)
+
+
+def passed_on(module: types.ModuleType) -> Sought:
+    """Of a module that code reaches otherwise than by names, so that any attribute of it may be read."""
+    return Sought(lacked=frozenset({(Same(module), None)}))
+
+
+def _lacked(path: Path, is_passed: bool, entered: Entered) -> tuple[Same, str | None] | None:
+    """Of what module a path reads what the module does not hold, as in `Sought.lacked`, without running its code."""
+    owner = reached(path._replace(attributes=()), entered)
+    for attribute in path.attributes:
+        if not issubclass(type(owner), types.ModuleType):
+            return None
+        if attribute not in (held := vars(owner)):
+            is_of_class = inspect.getattr_static(type(owner), attribute, EMPTY) is not EMPTY
+            return None if is_of_class else (Same(owner), attribute)
+        owner = held[attribute]
+    is_module = is_passed and issubclass(type(owner), types.ModuleType)
+    return (Same(owner), None) if is_module else None
 
 
 def _shown(path: Path, entered: Entered) -> Iterator[Same | None]:

@@ -46,6 +46,8 @@ from placer.trace.python.impure import (
     acts_unnamed,
     contents,
     imported,
+    imports,
+    impurity,
     is_compiled_elsewhere,
     is_known_compiled,
 )
@@ -95,7 +97,7 @@ from placer.trace.python.kinds import (
     unwrapped,
 )
 from placer.trace.python.settings import settings
-from placer.trace.python.sought import Sought, sought_by
+from placer.trace.python.sought import Sought, passed_on, sought_by
 from placer.trace.python.stand_ins import own_attribute_read
 from placer.trace.signature import Same
 from placer.wrapped import Wrapped
@@ -125,6 +127,7 @@ class Survey:
         self._queue: deque[tuple[Callable[[Any, str], None], Any, str]] = deque()
         self._members: set[tuple[int, str]] = set()  # of classes, that were visited
         self._unshown: set[Sought] = set()  # what objects read that no code shows
+        self._importers: set[int] = set()  # functions that may import, as in `Entered`
         self._step = step
         self._stand_ins: list[tuple[str, Wrapped]] = []  # by the name under which code reaches them
         self._callbacks: list[tuple[str, Any]] = []  # of Keras's classes, in the same way
@@ -174,8 +177,12 @@ class Survey:
         """What is compared."""
         return [token for _, token in self.tokens]
 
-    def child(self, label: str, value: Any) -> None:
-        """Note what is at a place; what it holds in turn is visited later."""
+    def child(self, label: str, value: Any, by_name: bool = False) -> None:
+        """Note what is at a place; what it holds in turn is visited later. by_name: whether only code that names it in
+        a function, or as an attribute of a module, reaches it there.
+        """
+        if not by_name and issubclass(type(value), types.ModuleType):
+            self._unshown.add(passed_on(value))
         if is_renamed(value, label):
             self._unshown.add(ANYTHING)
         if acts_unnamed(value, label):
@@ -303,7 +310,8 @@ class Survey:
             return
         if len(self.entered) >= MOST_FUNCTIONS:
             raise UnguardableError(f"it calls more functions than can be looked through (`{label}` and more)")
-        self.entered.append(Entered(function, owner, is_method, self._is_step(function)))
+        may_import = id(function) in self._importers
+        self.entered.append(Entered(function, owner, is_method, self._is_step(function), may_import=may_import))
         reads = reads_of(function.__code__)
         label = label if self.entered[1:] else ""
         self.tokens.append((label, Same(function.__code__)))
@@ -313,7 +321,7 @@ class Survey:
             self.child(f"{function.__name__}.registry", vars(function)["registry"])
         held = function.__globals__
         present = [name for name in sorted(reads.globals) if name in held]
-        self._holder(held, present, "" if not label else f"{function.__module__}.")
+        self._holder(held, present, "" if not label else f"{function.__module__}.", by_name=True)
         missing = frozenset(name for name in reads.globals if name not in held)
         if missing:
             self.guard.check(lambda: held.keys().isdisjoint(missing))
@@ -323,12 +331,12 @@ class Survey:
             if name == "__class__" and is_for_super(function.__code__):
                 self._base(contents(cell), name)
             else:
-                self.child(name, contents(cell))
+                self.child(name, contents(cell), by_name=True)
         for part in (function.__defaults__, function.__kwdefaults__):
             if part:
                 self.child(f"{function.__name__}'s default arguments", part)
         for name in sorted({imported(path, function) for path in reads.paths if path.root == "import"}):
-            self.child(name, sys.modules.get(name))
+            self.child(name, sys.modules.get(name), by_name=True)
             self._guard_module(name)
 
     def _base(self, kind: Any, label: str) -> None:
@@ -419,17 +427,31 @@ class Survey:
         if not is_library(module.__name__):
             held = vars(module)
             self.guard.size(held)
-            names = [
-                name for name in held
-                if name in self.names or self.sought.asks(module, name) or self._makes_names(module, name)
-            ]  # fmt: skip
-            self._holder(held, sorted(names), f"{label}.")
+            names = [name for name in held if name in self.names or self.sought.asks(module, name)]
+            lacked = self.sought.lacked_by(module)
+            if lacked and "__getattr__" in held and not is_known_compiled(module.__name__):
+                self._made(module, lacked, label)
+                names.append("__getattr__")
+            self._holder(held, sorted(set(names)), f"{label}.", by_name=None not in lacked)
             if is_user_class(type(module)):  # one that has properties, say
-                self._class_code(type(module), module)
+                is_asked = any(type(of.held) is type(module) for of, _ in self.sought.lacked)
+                self._class_code(type(module), module, but=() if is_asked else ("__getattr__",))
 
-    def _makes_names(self, module: types.ModuleType, name: str) -> bool:
-        """Whether a function of a module decides what it has under names that it does not hold."""
-        return name == "__getattr__" and not is_known_compiled(module.__name__)
+    def _made(self, module: types.ModuleType, lacked: frozenset[str | None], label: str) -> None:
+        """What a module's own `__getattr__` gives under names that the module does not hold. What it finds in the
+        modules that it imports no code shows, and is compared, if it does nothing else.
+        """
+        make, held = vars(module)["__getattr__"], vars(module)
+        names = [name for name in lacked if name is not None]
+        self.guard.check(lambda: held.keys().isdisjoint(names))
+        if None in lacked or type(make) is not types.FunctionType:
+            return
+        if imports(make) and impurity(Entered(make, may_import=True)) is None:
+            self._importers.add(id(make))
+            for name in sorted(names):
+                value = getattr(module, name, EMPTY)
+                self.guard.check(partial(_still_has, module, name, value))
+                self.child(f"{label}.{name}", value)
 
     def _class(self, kind: type, label: str) -> None:
         self._class_code(kind, None, MAKERS)
@@ -577,14 +599,20 @@ class Survey:
         overrides = any(name in vars(other) for other in kind.__mro__ if is_library(other.__module__))
         return overrides and name not in NOT_CALLED
 
-    def _holder(self, held: Mapping[str, Any], names: list[str], label: str) -> None:
+    def _holder(self, held: Mapping[str, Any], names: list[str], label: str, by_name: bool = False) -> None:
         self.guard.named(held, names)
         for name in names:
-            self.child(f"{label}{name}", held[name])
+            self.child(f"{label}{name}", held[name], by_name)
 
 
 def _calls_callback(called: str) -> str:
     return f"it calls `{called}` of a Keras callback, which a traced step would do only once; call it after the step"
+
+
+def _still_has(module: types.ModuleType, name: str, value: Any) -> bool:
+    """Whether a module's `__getattr__` gives under a name what it gave."""
+    now = getattr(module, name, EMPTY)
+    return now is value or (is_plain(now) and is_plain(value) and plain_key(now) == plain_key(value))
 
 
 def _of_the_user(method: Any) -> Any:

@@ -373,6 +373,39 @@ class Created:
 AN_OBJECT, TheClass = Created(), Created
 
 
+def module_of(code, kind=types.ModuleType, **values):
+    module = kind("users_config")
+    exec(code, vars(module))
+    vars(module).update(values)
+    return module
+
+
+PRINTS_NAMES = "def __getattr__(name):\n    print(name)\n    return 0.1"
+IMPORTS_NAMES = (
+    "import importlib\ndef __getattr__(name):\n    return getattr(importlib.import_module('users_lazy'), name)"
+)
+
+
+class LazyModule(types.ModuleType):
+    def __getattr__(self, name):
+        print(name)
+        return 0.1
+
+    @property
+    def doubled(self):
+        return self.RATE * 2
+
+
+LAZY = module_of(PRINTS_NAMES, RATE=0.1)
+LAZY.part = module_of(PRINTS_NAMES, RATE=0.1)
+LAZY_CLASSED, LAZY_LISTED = module_of("", LazyModule, RATE=0.1), [module_of(PRINTS_NAMES)]
+LAZY_HELD = types.SimpleNamespace(config=module_of(PRINTS_NAMES))
+
+
+def rate_of(config):
+    return config.MISSING
+
+
 @wrapt.decorator
 def by_wrapt(wrapped, instance, args, kwargs):
     return wrapped(*args, **kwargs)
@@ -658,6 +691,11 @@ REFUSED = [
     (lambda x: x * SINGLE.another().rate, "writes `cls._instances[]` in Singleton.__call__"),
     (lambda x: x * SINGLE.get().rate, "writes `cls._instances[]` in Singleton.__call__"),
     (lambda x: x * AN_OBJECT.rate * TheClass().rate, "changes `CREATED.append` in Created.__init__"),
+    (lambda x: x * LAZY.MISSING, "print` in __getattr__"), (lambda x: x * LAZY.part.MISSING, "print` in __getattr__"),
+    (lambda x, name="MIS": x * getattr(LAZY, name + "SING"), "print` in __getattr__"),
+    (lambda x: x * rate_of(LAZY), "print` in __getattr__"), (lambda x: x * LAZY_LISTED[0].MISSING, "print` in"),
+    (lambda x: x * LAZY_HELD.config.MISSING, "print` in"), (lambda x: x * LAZY_CLASSED.MISSING, "print` in LazyModule"),
+    (lambda x: x * LAZY.__getattr__("RATE"), "print` in __getattr__"),
     (lambda x: decorated(x), "reads `decorated`, and Placer cannot see into a FunctionWrapper"),
     (lambda x: x * Decorated().rate(), "cannot see into a FunctionWrapper"),
     (lambda x: x * PROXY["rate"], "reads `PROXY`, and Placer cannot see into a ObjectProxy"),
@@ -740,6 +778,7 @@ def helped(x):
     [
         clean, nested, guarded, helped, lets, from_the_standard_library, Rates().of, tf.nn.relu,
         lambda x: x * CONFIG.rate, lambda x: x * len(is_library("keras")), lambda x: x * SINGLE.rate, TRAINER.of,
+        lambda x: x * LAZY.RATE * LAZY.part.RATE, lambda x: x * LAZY_CLASSED.RATE * LAZY_CLASSED.doubled,
     ],
 )  # fmt: skip
 def test_code_without_effects_may_be_traced(step):
@@ -1302,6 +1341,29 @@ def test_what_the_text_of_another_object_would_show_makes_no_state():
     assert state.number() == 0 and why_not(step) is None
     settings.count = rates.unread = 1
     assert state.number() == 0
+
+
+def importing_module(monkeypatch):
+    monkeypatch.setitem(sys.modules, "users_lazy", module_of("", RATE=0.1, OTHER=0.1))
+    return sys.modules["users_lazy"], module_of(IMPORTS_NAMES)
+
+
+def test_what_a_module_gives_of_one_that_it_imports_by_a_name_makes_a_state(monkeypatch):
+    lazy, module = importing_module(monkeypatch)
+    step = lambda x: x * module.RATE  # noqa: E731
+    state = PythonState(step)
+    assert why_not(step) is None and state.number() == state.number() == 0
+    lazy.OTHER = 0.2
+    assert state.number() == 0
+    lazy.RATE = 0.2
+    assert state.number() == 1 and state.why is None
+    module.RATE = 0.1
+    assert state.number() != 1
+
+
+def test_a_module_that_imports_leaves_a_step_alone_where_any_of_its_names_may_be_read(monkeypatch):
+    _, module = importing_module(monkeypatch)
+    assert "import_module` in __getattr__" in why_not(lambda x: x * rate_of(module))
 
 
 @pytest.mark.parametrize("size", [None, 8])
