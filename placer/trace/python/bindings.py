@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from placer.trace.python.code import Call, Path, Paths, reads_of
 from placer.trace.python.impure import MAKES_ITSELF, Entered, reached
-from placer.trace.python.kinds import EMPTY, TENSORS, is_plain
+from placer.trace.python.kinds import EMPTY, TENSORS, WRAPPERS, is_plain, of_proxy, unproxied
 
 
 class _Callee(NamedTuple):
     entered: Entered
     given: int  # arguments that the call does not show: a method's own object
+    packs: bool = False  # whether it takes the call's arguments as a tuple and a dict, as a wrapper of wrapt's does
 
 
 def bound(entered: Sequence[Entered]) -> Iterator[Entered]:
@@ -43,6 +44,10 @@ def _callees(
 ) -> Iterator[_Callee]:
     for path in call.callee:
         found, given = reached(path, caller), 0
+        while type(found) in WRAPPERS:
+            if (wrapper := of_proxy(found, "_self_wrapper")) is not None and id(wrapper) in known:
+                yield _Callee(known[id(wrapper)], 0, packs=True)
+            found = of_proxy(found)
         if isinstance(found, type):
             found, given = inspect.getattr_static(found, "__init__", EMPTY), 1
         elif isinstance(found, MethodType):
@@ -50,12 +55,14 @@ def _callees(
         elif isinstance(found, FunctionType) and path.attributes:
             owner = reached(path._replace(attributes=path.attributes[:-1]), caller)
             held = EMPTY if isinstance(owner, ModuleType) else inspect.getattr_static(owner, path.attributes[-1], EMPTY)
-            is_bound = held is found and not isinstance(owner, type)
+            is_bound = unproxied(held) is found and not isinstance(owner, type)
             given = int(isinstance(held, classmethod) or is_bound)
         if found is EMPTY and path.attributes:  # a method, perhaps, of an object that only running the code would find
             yield from (_Callee(one, 1) for one in methods.get(path.attributes[-1], ()))
         elif id(found) in known:
             yield _Callee(known[id(found)], given)
+        elif isinstance(found, (staticmethod, classmethod)) and id(found.__func__) in known:  # that wrapt has wrapped
+            yield _Callee(known[id(found.__func__)], int(isinstance(found, classmethod)))
 
 
 def _lasting(call: Call, callee: _Callee, caller: Entered) -> Iterator[tuple[str, Any]]:
@@ -63,15 +70,26 @@ def _lasting(call: Call, callee: _Callee, caller: Entered) -> Iterator[tuple[str
     code = callee.entered.function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     count = len(call.arguments) - len(call.keywords)
+    if callee.packs:
+        for i, paths in enumerate(call.arguments):
+            packed = names[2:3] if i < count else names[3:4]
+            for value in (reached(path, caller) for path in paths if _may_change(path, caller)):
+                yield from ((name, (value,) if i < count else {call.keywords[i - count]: value}) for name in packed)
+        return
     given: Iterable[tuple[str, Paths]] = (
         *zip(names[callee.given : code.co_argcount], call.arguments[:count], strict=False),
         *zip(call.keywords, call.arguments[count:], strict=True),
     )
     for name, paths in given:
         for path in paths if name in names else ():
-            value = reached(path, caller)
-            if _outlives(path, caller) and not is_plain(value) and not isinstance(value, (*TENSORS, FunctionType)):
-                yield name, value
+            if _may_change(path, caller):
+                yield name, reached(path, caller)
+
+
+def _may_change(path: Path, caller: Entered) -> bool:
+    """Whether what a path leads to outlives the call and is none of what cannot be changed."""
+    value = reached(path, caller)
+    return _outlives(path, caller) and not is_plain(value) and not isinstance(value, (*TENSORS, FunctionType))
 
 
 def _outlives(path: Path, caller: Entered) -> bool:

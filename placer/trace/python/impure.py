@@ -30,7 +30,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer.trace.python.code import ITEM, Path, Paths, reads_of
-from placer.trace.python.kinds import EMPTY, STANDARD, UNCHANGING, answers_any_name, is_library
+from placer.trace.python.kinds import EMPTY, STANDARD, UNCHANGING, answers_any_name, is_library, unproxied
 from placer.trace.python.source_text import codes_within
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
@@ -221,6 +221,7 @@ def _root(path: Path, entered: Entered) -> Any:
 
 
 def _member(value: Any, attribute: str) -> Any:
+    value = unproxied(value)
     if value is EMPTY or attribute == ITEM:
         return EMPTY
     if isinstance(value, ModuleType):

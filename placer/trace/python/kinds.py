@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import tensorflow as tf
+import wrapt
 
 PLACER = frozenset({"placer", "surrogate", "search"})  # its floors that run within a training
 LIBRARIES = frozenset({"tensorflow", "keras", "numpy", "absl", "wrapt", "ml_dtypes", "h5py", "builtins"}) | PLACER
@@ -81,6 +82,11 @@ UNCHANGING = (  # classes of the standard library whose objects never change, an
 )  # fmt: skip
 
 
+# What wrapt puts around a function, which wrapt.decorator's calls, and around anything else.
+WRAPPERS = frozenset({wrapt.FunctionWrapper, wrapt.BoundFunctionWrapper})
+PROXIES = WRAPPERS | {wrapt.ObjectProxy}
+WRAPPED = "__wrapped__"
+OF_WRAPPERS = ("_self_wrapper", "_self_instance", "_self_enabled")  # what a wrapper has beside what it wraps
 EMPTY = object()  # stands for nothing where None may be something
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -231,6 +237,18 @@ def unwrapped(function: Any) -> Any:
     while "__wrapped__" in (held := own_dict(function) or {}):
         function = held["__wrapped__"]
     return function
+
+
+def of_proxy(proxy: Any, name: str = WRAPPED) -> Any:
+    """What a proxy of wrapt's keeps itself, without any code of what it wraps."""
+    return object.__getattribute__(proxy, name)
+
+
+def unproxied(value: Any) -> Any:
+    """What proxies of wrapt's are put around."""
+    while type(value) in PROXIES:
+        value = of_proxy(value)
+    return value
 
 
 def in_slot(slot: Any, value: Any) -> Any:

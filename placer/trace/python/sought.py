@@ -12,7 +12,15 @@ from typing import Any
 from placer.trace.python.code import TEXTS as TEXT_ROOTS
 from placer.trace.python.code import UNKNOWN, Asked, Path, reads_of
 from placer.trace.python.impure import Entered, reached
-from placer.trace.python.kinds import EMPTY, TEXTS, answers_any_name, is_library, is_made_by_library, is_user_class
+from placer.trace.python.kinds import (
+    EMPTY,
+    TEXTS,
+    answers_any_name,
+    is_library,
+    is_made_by_library,
+    is_user_class,
+    unproxied,
+)
 from placer.trace.signature import Same
 
 
@@ -100,7 +108,7 @@ def _shown(path: Path, entered: Entered) -> Iterator[Same | None]:
     """The class of what a path leads to, where that is an object of the user's; None where it may be any."""
     if path.root in TEXT_ROOTS:
         return
-    found = reached(path, entered)
+    found = unproxied(reached(path, entered))
     if found is EMPTY or isinstance(found, (list, tuple, dict, set, frozenset, deque)):
         yield None
     elif is_user_class(type(found)):
@@ -110,7 +118,7 @@ def _shown(path: Path, entered: Entered) -> Iterator[Same | None]:
 def _asked(asked: Asked, entered: Entered) -> Iterator[tuple[Same | None, str]]:
     """What a function reads by a name that is made at run time, as in `Sought.asked`."""
     for path in asked.of or {UNKNOWN}:
-        found = reached(path, entered)
+        found = unproxied(reached(path, entered))
         kind = found if isinstance(found, type) else type(found)
         if isinstance(found, types.ModuleType):
             yield Same(found), asked.begins

@@ -65,12 +65,16 @@ from placer.trace.python.kinds import (
     NO_CODE,
     NOT_CALLED,
     OF_FILES,
+    OF_WRAPPERS,
     OPERATIONS,
     PLACER,
+    PROXIES,
     TENSORS,
     TEXTS,
     UNCHANGING,
     VARIABLE_SETTINGS,
+    WRAPPED,
+    WRAPPERS,
     has_base,
     has_library_base,
     hides_fields,
@@ -89,11 +93,13 @@ from placer.trace.python.kinds import (
     is_unchanging,
     is_user_class,
     is_users_own,
+    of_proxy,
     own_dict,
     plain_base,
     plain_key,
     shown_class,
     slots_of,
+    unproxied,
     unwrapped,
 )
 from placer.trace.python.settings import settings
@@ -259,6 +265,7 @@ class Survey:
             ((types.MethodType, types.BuiltinMethodType, types.MethodWrapperType), self._method),
             ((functools.partial, functools.partialmethod), self._partial),
             (GETTERS, self._getter),
+            (tuple(PROXIES), self._proxy),
             (property, self._property),
             ((staticmethod, classmethod), self._wrapped),
             ((functools.cached_property, functools.singledispatchmethod), self._cached),
@@ -304,14 +311,17 @@ class Survey:
 
     # Code.
 
-    def _function(self, function: types.FunctionType, label: str, owner: Any = None, is_method: bool = False) -> None:
+    def _function(
+        self, function: types.FunctionType, label: str, owner: Any = None, is_method: bool = False,
+        arguments: Mapping[str, Any] = types.MappingProxyType({}),
+    ) -> None:  # fmt: skip
         if is_of_library(function):
             self.tokens.append((label, Same(function)))
             return
         if len(self.entered) >= MOST_FUNCTIONS:
             raise UnguardableError(f"it calls more functions than can be looked through (`{label}` and more)")
         may_import = id(function) in self._importers
-        self.entered.append(Entered(function, owner, is_method, self._is_step(function), may_import=may_import))
+        self.entered.append(Entered(function, owner, is_method, self._is_step(function), arguments, may_import))
         reads = reads_of(function.__code__)
         label = label if self.entered[1:] else ""
         self.tokens.append((label, Same(function.__code__)))
@@ -353,7 +363,7 @@ class Survey:
         step = self._step
         while isinstance(step, functools.partial):
             step = step.func
-        step = unwrapped(step)
+        step = unproxied(unwrapped(unproxied(step)))
         called = inspect.getattr_static(type(step), "__call__", None)
         return function in (step, step.__func__ if inspect.ismethod(step) else None) or (
             function is called and not isinstance(step, (types.FunctionType, types.MethodType))
@@ -401,6 +411,35 @@ class Survey:
 
     def _property(self, found: property, label: str) -> None:
         self.child(label, found.fget)
+
+    def _proxy(self, found: Any, label: str, owner: Any = None, is_method: bool = False) -> None:
+        """A proxy of wrapt's, and the function that wrapt.decorator has made a wrapper of. owner, is_method: of a
+        method that is wrapped.
+        """
+        if type(found) not in PROXIES or any(name.startswith("_self_") for name in self.names):
+            raise UnguardableError(f"it reads `{label}`, and Placer cannot see into a {type(found).__name__}")
+        names = (WRAPPED, *(OF_WRAPPERS if type(found) in WRAPPERS else ()))
+        held = [of_proxy(found, name) for name in names]
+        if any(type(one) is types.FunctionType and is_of_library(one) for one in held[1:2]):  # which may keep anything
+            raise UnguardableError(f"it calls `{label}`, and Placer cannot see into what wrapt keeps for it")
+        self.guard.check(lambda: all(of_proxy(found, name) is one for name, one in zip(names, held, strict=True)))
+        for name, value in zip(names, held, strict=True):
+            if name == WRAPPED and is_method:
+                self._member(label, value, owner)
+            elif name == "_self_wrapper" and type(value) is types.FunctionType and not self.is_known(value):
+                instance = owner if is_method else of_proxy(found, "_self_instance")
+                self._wrapper(value, instance, is_method or instance is not None, label)
+            else:
+                self.child(label if name == WRAPPED else f"{label}.{name}", value)
+
+    def _wrapper(self, function: types.FunctionType, instance: Any, has_instance: bool, label: str) -> None:
+        """A function that is called with what it wraps, the object of which that is a method, and the arguments."""
+        given = function.__code__.co_varnames[: function.__code__.co_argcount][1:2] if has_instance else ()
+        self._number[id(function)] = len(self._number)
+        self._held.append(function)
+        self.tokens.append((label, types.FunctionType))
+        arguments = dict.fromkeys(given, EMPTY if instance is None else instance)
+        self._queue.append((lambda f, text: self._function(f, text, arguments=arguments), function, label))
 
     def _wrapped(self, found: Any, label: str) -> None:
         self.child(label, found.__func__)
@@ -581,7 +620,10 @@ class Survey:
                 self._member(f"{base.__name__}.{name}", found, owner)
 
     def _member(self, label: str, value: Any, owner: Any) -> None:
-        if type(value) is types.FunctionType and id(value) not in self._number:
+        if type(value) in WRAPPERS:
+            self.tokens.append((label, Same(value)))
+            self._queue.append((lambda f, text: self._proxy(f, text, owner, True), value, label))
+        elif type(value) is types.FunctionType and id(value) not in self._number:
             self._number[id(value)] = len(self._number)
             self._held.append(value)
             self.tokens.append((label, types.FunctionType))

@@ -421,8 +421,60 @@ class Decorated:
     def rate(self):
         return RATE
 
+    @by_wrapt
+    def counted(self):
+        self.calls = 1
+        return RATE
 
-CACHED, PROXY = CachedItems(), wrapt.ObjectProxy({"rate": 0.1})
+
+@wrapt.decorator
+def printing(wrapped, instance, args, kwargs):
+    print(args)
+    return wrapped(*args, **kwargs)
+
+
+@wrapt.decorator
+def counting_calls(wrapped, instance, args, kwargs):
+    instance.calls += 1
+    return wrapped(*args, **kwargs)
+
+
+@wrapt.decorator
+def noting(wrapped, instance, args, kwargs):
+    args[0].append(1)
+    return wrapped(*args, **kwargs)
+
+
+@printing
+def printed(x):
+    return x * RATE
+
+
+@noting
+def noted(found):
+    return RATE
+
+
+@by_wrapt
+def notes_in(found):
+    found.append(1)
+    return RATE
+
+
+class Counted:
+    calls = 0
+
+    @counting_calls
+    def rate(self):
+        return RATE
+
+
+class OwnProxy(wrapt.ObjectProxy):
+    pass
+
+
+DECORATED, COUNTED, NOTED = Decorated(), Counted(), []
+CACHED, PROXY, OWN_PROXY = CachedItems(), wrapt.ObjectProxy({"rate": 0.1}), OwnProxy({"rate": 0.1})
 PRINTS = functools.partial(print, "step")
 
 
@@ -696,9 +748,13 @@ REFUSED = [
     (lambda x: x * rate_of(LAZY), "print` in __getattr__"), (lambda x: x * LAZY_LISTED[0].MISSING, "print` in"),
     (lambda x: x * LAZY_HELD.config.MISSING, "print` in"), (lambda x: x * LAZY_CLASSED.MISSING, "print` in LazyModule"),
     (lambda x: x * LAZY.__getattr__("RATE"), "print` in __getattr__"),
-    (lambda x: decorated(x), "reads `decorated`, and Placer cannot see into a FunctionWrapper"),
-    (lambda x: x * Decorated().rate(), "cannot see into a FunctionWrapper"),
-    (lambda x: x * PROXY["rate"], "reads `PROXY`, and Placer cannot see into a ObjectProxy"),
+    (lambda x: printed(x), "print` in printing"), (printed, "print` in printing"),
+    (lambda x: x * DECORATED.counted(), "writes `self.calls` in Decorated.counted"),
+    (lambda x: x * COUNTED.rate(), "writes `instance.calls` in counting_calls"),
+    (lambda x: x * noted(NOTED), "changes `args[].append` in noting"),
+    (lambda x: x * notes_in(NOTED), "changes `found.append` in notes_in"),
+    (lambda x: x * PROXY.setdefault("rate", 0.1), "changes `PROXY.setdefault`"),
+    (lambda x: x * OWN_PROXY["rate"], "reads `OWN_PROXY`, and Placer cannot see into a OwnProxy"),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
 ]  # fmt: skip
 
@@ -778,6 +834,7 @@ def helped(x):
     [
         clean, nested, guarded, helped, lets, from_the_standard_library, Rates().of, tf.nn.relu,
         lambda x: x * CONFIG.rate, lambda x: x * len(is_library("keras")), lambda x: x * SINGLE.rate, TRAINER.of,
+        decorated, lambda x: decorated(x) * Decorated().rate() * DECORATED.rate() * PROXY["rate"],
         lambda x: x * LAZY.RATE * LAZY.part.RATE, lambda x: x * LAZY_CLASSED.RATE * LAZY_CLASSED.doubled,
     ],
 )  # fmt: skip
@@ -1206,6 +1263,18 @@ def reads_by_open_partial(thing):
     return lambda x, name="ra": x * read(name + "te")
 
 
+def decorated_by(held):
+    def scaled(wrapped, instance, args, kwargs):
+        return held.rate * wrapped(*args, **kwargs)
+
+    scaled.held = held
+    return wrapt.FunctionWrapper(lambda x: x, scaled)
+
+
+def calls_it(thing):
+    return lambda x: thing(x)
+
+
 def calls_for_rate(thing):
     return lambda x: x * thing().rate
 
@@ -1235,6 +1304,11 @@ UNSHOWN = [
     (Rates, reads_by_another_name, lambda thing: setattr(thing, "first", 0.2)),
     (Rates, reads_by_partial, lambda thing: setattr(thing, "rate", 0.2)),
     (Rates, reads_by_open_partial, lambda thing: setattr(thing, "rate", 0.2)),
+    (lambda: decorated_by(Rates()), lambda thing: thing, lambda thing: setattr(thing._self_wrapper.held, "rate", 0.2)),
+    (lambda: decorated_by(Rates()), calls_it, lambda thing: setattr(thing._self_wrapper.held, "rate", 0.2)),
+    (lambda: decorated_by(Rates()), calls_it, lambda thing: setattr(thing, "__wrapped__", lambda x: x * 2)),
+    (lambda: wrapt.ObjectProxy(Rates()), reads_by_another_name, lambda thing: setattr(thing, "first", 0.2)),
+    (lambda: wrapt.ObjectProxy(Rates()), calls_by_getter, lambda thing: setattr(thing, "rate", 0.2)),
     (lambda: cached_of(None, types.SimpleNamespace), calls_for_rate, lambda thing: setattr(thing(), "rate", 0.2)),
     (lambda: cached_of(8, types.SimpleNamespace), calls_for_rate, lambda thing: setattr(thing(), "rate", 0.2)),
     (lambda: cached_of(1, dict), calls_for_item, lambda thing: thing().update(rate=0.2)),

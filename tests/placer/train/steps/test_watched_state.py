@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import wrapt
 
 from tests.placer.train.steps.test_plain_step import (
     STEPS,
@@ -495,6 +496,23 @@ def result_kept_by_a_cache():
     return rated(lambda: config().rate, lambda: setattr(config(), "rate", 0.01))
 
 
+def decorated_by_wrapt():
+    held, scale = weights(), [1.0]
+
+    @wrapt.decorator
+    def scaled(wrapped, instance, args, kwargs):
+        return scale[0] * wrapped(*args, **kwargs)
+
+    @scaled
+    def activate(y):
+        return tf.tanh(y)
+
+    def change(i):
+        scale[0] = 1.0 if i < HALF else 0.1
+
+    return lambda x: descend(held, x, 0.1, activate), held, change
+
+
 def dtype_policy():
     held = weights()
     keras.config.set_dtype_policy("float32")
@@ -529,7 +547,7 @@ SAFE = [
     attribute_of_a_tensor,
     answering(AttrDict), answering(AnyDict), answering(Wrapped), answering(Any), answering(Proxy),
     property_of_a_metaclass, getattr_of_a_module, getter_made_elsewhere(lambda config: operator.attrgetter("rate")),
-    getter_made_elsewhere(partial_read), result_kept_by_a_cache, dtype_policy,
+    getter_made_elsewhere(partial_read), result_kept_by_a_cache, decorated_by_wrapt, dtype_policy,
 ]  # fmt: skip
 
 
