@@ -78,6 +78,8 @@ class Reads:
     asked: list[Asked] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     texts: list[Paths] = field(default_factory=list)  # what it makes text of
+    remainders: list[tuple[Paths, Paths]] = field(default_factory=list)  # the sides of `%`, which makes text of a text
+    keeps_text: bool = False  # whether a local name may stand for a text
     passed: set[Path] = field(default_factory=set)  # what it does anything with but to read an attribute of it
 
 
@@ -207,7 +209,8 @@ class _Simulation:
     def _binary_op(self, instruction: dis.Instruction) -> None:
         right, left = self._pop(), self._pop()
         if instruction.argrepr in ("%", "%=") and self.before != "LOAD_CONST":  # else the remainder of a number
-            self.found.texts.append(right)
+            kept = {Path("begins")} if FRESH in left and self.found.keeps_text else set()
+            self.found.remainders.append((left | kept, right))
         ends = {"+": "", "%": "%"}.get(instruction.argrepr)
         self.stack.append(frozenset({FRESH}) if ends is None else _beginning(left, ends))
 
@@ -402,6 +405,7 @@ class _Simulation:
         self._keep(instruction.argval, self._taken())
 
     def _keep(self, name: str, paths: Paths) -> None:
+        self.found.keeps_text |= any(path.root in TEXTS for path in paths)
         if any(_last(path) in NAMING for path in paths):  # then it may be called anywhere
             self._ask(frozenset({UNKNOWN}))
         if name not in self.code.co_freevars or name in self.local:

@@ -103,6 +103,7 @@ class Entered(NamedTuple):
     # By name, where they are known: those of the step's call, or those of a helper's call that outlive it.
     arguments: Mapping[str, Any] = MappingProxyType({})
     may_import: bool = False  # whether what it finds in the modules that it imports is compared
+    is_judged: bool = True  # whether the step is known to run it: not the text of an object that it may never show
 
 
 def impurity(entered: Entered) -> str | None:

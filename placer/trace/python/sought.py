@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.trace.python.code import TEXTS as TEXT_ROOTS
-from placer.trace.python.code import UNKNOWN, Asked, Path, reads_of
+from placer.trace.python.code import UNKNOWN, Asked, Path, Paths, reads_of
 from placer.trace.python.impure import Entered, reached
 from placer.trace.python.kinds import (
     EMPTY,
@@ -55,6 +55,11 @@ class Sought:
         is_named = not TEXTS.isdisjoint(self.names)
         return is_named or Same(kind) in self.texts or (None in self.texts and not is_made_by_library(method))
 
+    def is_shown(self, kind: type) -> bool:
+        """Whether an object of a class, or of one that inherits from it, is known to become text."""
+        is_named = not TEXTS.isdisjoint(self.names)
+        return is_named or any(one is not None and kind in one.held.__mro__ for one in self.texts)
+
     def shows_all(self, kind: type) -> bool:
         """Whether the text of an object of a class may show any attribute of it."""
         return any(Same(base) in self.whole for base in kind.__mro__) if self.whole else False
@@ -75,6 +80,7 @@ def sought_by(entered: Entered) -> Sought:
     reads = reads_of(entered.function.__code__)
     asked = frozenset(one for asked in reads.asked for one in _asked(asked, entered))
     texts = frozenset(one for paths in reads.texts for path in paths for one in _shown(path, entered))
+    texts |= frozenset(one for left, right in reads.remainders for one in _shown_by_remainder(left, right, entered))
     found = (_lacked(path, path in reads.passed, entered) for path in reads.paths | reads.passed)
     lacked = frozenset(one for one in found if one is not None and not is_library(one[0].held.__name__))
     names = frozenset(reads.names | ({"__class__"} if "type" in reads.globals else set()))
@@ -113,6 +119,25 @@ def _shown(path: Path, entered: Entered) -> Iterator[Same | None]:
         yield None
     elif is_user_class(type(found)):
         yield Same(type(found))
+
+
+def _shown_by_remainder(left: Paths, right: Paths, entered: Entered) -> Iterator[Same | None]:
+    """As `_shown`, of `left % right`: nothing of what is not known where all that is known of the left side is that
+    code made it, for that is a number in most programs.
+    """
+    is_text = any(_may_be_text(path, entered) for path in left)
+    is_made = any(path.root in ("fresh", "unknown") for path in left)
+    if is_text or is_made:
+        found = (one for path in right for one in _shown(path, entered))
+        yield from (one for one in found if is_text or one is not None)
+
+
+def _may_be_text(path: Path, entered: Entered) -> bool:
+    """Whether a path leads to a text, as far as known."""
+    if path.root in ("fresh", "unknown", *TEXT_ROOTS):
+        return path.root in TEXT_ROOTS
+    found = reached(path, entered)
+    return found is EMPTY or issubclass(type(found), (str, bytes))
 
 
 def _asked(asked: Asked, entered: Entered) -> Iterator[tuple[Same | None, str]]:

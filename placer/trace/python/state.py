@@ -174,8 +174,9 @@ def _surveyed(step: Any, sought: Sought, subjects: Subjects) -> Survey:
 
 def _impurity(entered: Sequence[Entered]) -> str | None:
     try:
-        why = next(filter(None, map(impurity, (*entered, *bound(entered)))), None)
-        return why or next((f"{_called(one)} {read}" for one in entered if (read := misread(one.function))), None)
+        judged = [one for one in entered if one.is_judged]
+        why = next(filter(None, map(impurity, (*judged, *bound(judged)))), None)
+        return why or next((f"{_called(one)} {read}" for one in judged if (read := misread(one.function))), None)
     except Exception as error:  # which an object of the user's raises
         return _out_of_sight(error)
 

@@ -313,7 +313,7 @@ class Survey:
 
     def _function(
         self, function: types.FunctionType, label: str, owner: Any = None, is_method: bool = False,
-        arguments: Mapping[str, Any] = types.MappingProxyType({}),
+        arguments: Mapping[str, Any] = types.MappingProxyType({}), is_judged: bool = True,
     ) -> None:  # fmt: skip
         if is_of_library(function):
             self.tokens.append((label, Same(function)))
@@ -321,7 +321,8 @@ class Survey:
         if len(self.entered) >= MOST_FUNCTIONS:
             raise UnguardableError(f"it calls more functions than can be looked through (`{label}` and more)")
         may_import = id(function) in self._importers
-        self.entered.append(Entered(function, owner, is_method, self._is_step(function), arguments, may_import))
+        is_step = self._is_step(function)
+        self.entered.append(Entered(function, owner, is_method, is_step, arguments, may_import, is_judged))
         reads = reads_of(function.__code__)
         label = label if self.entered[1:] else ""
         self.tokens.append((label, Same(function.__code__)))
@@ -617,9 +618,10 @@ class Survey:
                 self._metaclass(kind, is_called=True)
             for name in names:
                 found = _of_the_user(held[name]) if name in TEXTS else held[name]
-                self._member(f"{base.__name__}.{name}", found, owner)
+                is_judged = name not in TEXTS or self.sought.is_shown(base)
+                self._member(f"{base.__name__}.{name}", found, owner, is_judged)
 
-    def _member(self, label: str, value: Any, owner: Any) -> None:
+    def _member(self, label: str, value: Any, owner: Any, is_judged: bool = True) -> None:
         if type(value) in WRAPPERS:
             self.tokens.append((label, Same(value)))
             self._queue.append((lambda f, text: self._proxy(f, text, owner, True), value, label))
@@ -627,7 +629,9 @@ class Survey:
             self._number[id(value)] = len(self._number)
             self._held.append(value)
             self.tokens.append((label, types.FunctionType))
-            self._queue.append((lambda f, text: self._function(f, text, owner, True), value, label))
+            self._queue.append(
+                (lambda f, text: self._function(f, text, owner, True, is_judged=is_judged), value, label)
+            )
         else:
             self.child(label, value)
 

@@ -469,6 +469,31 @@ class Counted:
         return RATE
 
 
+class Timed:
+    rate, every = 0.1, 2
+
+    def __repr__(self):
+        return f"{time.time()}"
+
+
+class TimedToo(Timed):
+    pass
+
+
+def names_layers(x, k=2):
+    for n in range(4):
+        x = x * (n % k) * (n % TIMED.every) * len(f"layer_{n}") * TIMED.rate * TIMED_TOO.rate
+    return x
+
+
+def shows_by_a_kept_text(x):
+    words = "%s"
+    return x * len(words % TIMED)
+
+
+TIMED, TIMED_TOO = Timed(), TimedToo()
+
+
 class OwnProxy(wrapt.ObjectProxy):
     pass
 
@@ -748,6 +773,11 @@ REFUSED = [
     (lambda x: x * rate_of(LAZY), "print` in __getattr__"), (lambda x: x * LAZY_LISTED[0].MISSING, "print` in"),
     (lambda x: x * LAZY_HELD.config.MISSING, "print` in"), (lambda x: x * LAZY_CLASSED.MISSING, "print` in LazyModule"),
     (lambda x: x * LAZY.__getattr__("RATE"), "print` in __getattr__"),
+    (lambda x: x * TIMED.rate * len(f"{TIMED_TOO}"), "uses `time.time` in Timed.__repr__"),
+    (shows_by_a_kept_text, "uses `time.time` in Timed.__repr__"),
+    (lambda x, words="%s": x * len(words % TIMED), "uses `time.time` in Timed.__repr__"),
+    (lambda x: x * len("%s %s" % (TIMED, 1)), "uses `time.time` in Timed.__repr__"),  # noqa: UP031
+    (lambda x: x * len(repr(TIMED)), "uses `time.time` in Timed.__repr__"),
     (lambda x: printed(x), "print` in printing"), (printed, "print` in printing"),
     (lambda x: x * DECORATED.counted(), "writes `self.calls` in Decorated.counted"),
     (lambda x: x * COUNTED.rate(), "writes `instance.calls` in counting_calls"),
@@ -834,7 +864,7 @@ def helped(x):
     [
         clean, nested, guarded, helped, lets, from_the_standard_library, Rates().of, tf.nn.relu,
         lambda x: x * CONFIG.rate, lambda x: x * len(is_library("keras")), lambda x: x * SINGLE.rate, TRAINER.of,
-        decorated, lambda x: decorated(x) * Decorated().rate() * DECORATED.rate() * PROXY["rate"],
+        names_layers, decorated, lambda x: decorated(x) * Decorated().rate() * DECORATED.rate() * PROXY["rate"],
         lambda x: x * LAZY.RATE * LAZY.part.RATE, lambda x: x * LAZY_CLASSED.RATE * LAZY_CLASSED.doubled,
     ],
 )  # fmt: skip
@@ -1438,6 +1468,20 @@ def test_what_a_module_gives_of_one_that_it_imports_by_a_name_makes_a_state(monk
 def test_a_module_that_imports_leaves_a_step_alone_where_any_of_its_names_may_be_read(monkeypatch):
     _, module = importing_module(monkeypatch)
     assert "import_module` in __getattr__" in why_not(lambda x: x * rate_of(module))
+
+
+def test_the_remainder_of_numbers_shows_nothing():
+    stage = Stage()
+
+    def step(x, k=2):
+        for n in range(4):
+            x = x * (n % k) * (int(x) % n) * (stage is None)
+        return x
+
+    state = PythonState(step)
+    assert state.number() == 0
+    stage.label = "b"
+    assert state.number() == 0
 
 
 @pytest.mark.parametrize("size", [None, 8])
