@@ -44,6 +44,8 @@ def why_hidden(found: Any, names: Collection[str]) -> str | None:
     function = (own_dict(found) or {}).get("__wrapped__")
     if not isinstance(function, types.FunctionType) or _takes_arguments(function) or TENDING & set(names):
         return f"{HIDDEN}; {WHAT_TO_DO}"
+    if kept_result(found) is EMPTY and found.cache_parameters()["maxsize"] == 0:  # it keeps nothing
+        return f"{HIDDEN}; {WHAT_TO_DO}"
     if kept_result(found) is EMPTY:
         return f"{HIDDEN}; call it once before the first step, or {WHAT_TO_DO}"
     return None

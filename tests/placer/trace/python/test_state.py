@@ -324,6 +324,11 @@ def cached_once():
     return types.SimpleNamespace(rate=0.1)
 
 
+@functools.lru_cache(maxsize=0)
+def keeps_nothing():
+    return types.SimpleNamespace(rate=0.1)
+
+
 CACHED_OP = functools.lru_cache(tf.linspace)
 
 
@@ -763,6 +768,7 @@ REFUSED = [
     (cached_gains, "calls `step`, whose results"), (lambda x: x * CACHED_OP(0.0, 1.0, 3), "calls `CACHED_OP`"),
     (lambda x: x * Cached().rate(), "calls `Cached.rate`"),
     (lambda x: x * CACHED[0], "calls `CachedItems.__getitem__`"),
+    (lambda x: x * keeps_nothing().rate, "those of a trace, too; call it outside of the step"),
     (lambda x: x * cached_once().rate, "call it once before the first step"),
     (lambda x: x * Single().rate, "writes `cls._instances[]` in Singleton.__call__"),
     (lambda x: x * SINGLE.another().rate, "writes `cls._instances[]` in Singleton.__call__"),
