@@ -209,7 +209,7 @@ class _Simulation:
     def _binary_op(self, instruction: dis.Instruction) -> None:
         right, left = self._pop(), self._pop()
         if instruction.argrepr in ("%", "%=") and self.before != "LOAD_CONST":  # else the remainder of a number
-            kept = {Path("begins")} if FRESH in left and self.found.keeps_text else set()
+            kept = {Path("begins")} if any(path.root == "fresh" for path in left) and self.found.keeps_text else set()
             self.found.remainders.append((left | kept, right))
         ends = {"+": "", "%": "%"}.get(instruction.argrepr)
         self.stack.append(frozenset({FRESH}) if ends is None else _beginning(left, ends))
@@ -405,7 +405,7 @@ class _Simulation:
         self._keep(instruction.argval, self._taken())
 
     def _keep(self, name: str, paths: Paths) -> None:
-        self.found.keeps_text |= any(path.root in TEXTS for path in paths)
+        self.found.keeps_text |= any(map(_is_text, paths))
         if any(_last(path) in NAMING for path in paths):  # then it may be called anywhere
             self._ask(frozenset({UNKNOWN}))
         if name not in self.code.co_freevars or name in self.local:
@@ -452,6 +452,10 @@ class _Simulation:
 def _last(path: Path) -> str:
     """The name of what a path leads to."""
     return path.attributes[-1] if path.attributes else path.name if path.root in ("global", "import") else ""
+
+
+def _is_text(path: Path) -> bool:
+    return path.root in ("constant", "begins")
 
 
 def _beginning(left: Paths, ends: str = "") -> Paths:

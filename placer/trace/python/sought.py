@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placer.trace.python.code import TEXTS as TEXT_ROOTS
-from placer.trace.python.code import UNKNOWN, Asked, Path, Paths, reads_of
+from placer.trace.python.code import UNKNOWN, Asked, Path, reads_of
 from placer.trace.python.impure import Entered, reached
 from placer.trace.python.kinds import (
     EMPTY,
@@ -121,7 +121,7 @@ def _shown(path: Path, entered: Entered) -> Iterator[Same | None]:
         yield Same(type(found))
 
 
-def _shown_by_remainder(left: Paths, right: Paths, entered: Entered) -> Iterator[Same | None]:
+def _shown_by_remainder(left: frozenset[Path], right: frozenset[Path], entered: Entered) -> Iterator[Same | None]:
     """As `_shown`, of `left % right`: nothing of what is not known where all that is known of the left side is that
     code made it, for that is a number in most programs.
     """
