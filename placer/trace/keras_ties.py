@@ -15,7 +15,7 @@ from placer import tf_internals
 
 IN_WORDS = {"mask": "a Keras mask", "logits": "the logits of a Keras activation"}
 
-TENSORS = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
+TENSOR_VALUES = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 
 
 class Tied(NamedTuple):
@@ -71,7 +71,7 @@ def attribute_in(values: Any) -> str | None:
 
 
 def _attribute_in(leaves: Sequence[Any]) -> str | None:
-    tensors = (leaf for leaf in leaves if isinstance(leaf, TENSORS))
+    tensors = (leaf for leaf in leaves if isinstance(leaf, TENSOR_VALUES))
     name = next(filter(None, map(tf_internals.tied_by_program, tensors)), None)
     return name and f"an attribute of the program's (`{name}`)"
 

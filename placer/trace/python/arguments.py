@@ -6,12 +6,15 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from placer.errors import BadInputError
+from placer.trace.keras_ties import TENSOR_VALUES
 from placer.trace.python.kinds import is_plain, is_user_class, own_dict
 from placer.trace.signature import BY_POSITION, objects_of, parts_of
 
+TAKEN = (*TENSOR_VALUES, np.ndarray)  # a trace makes a tensor of its own of each
 Subjects = tuple[tuple[str, Any], ...]
 """Objects among the arguments, each with its name: what a step reads of them is a part of Python's state."""
 
@@ -70,10 +73,14 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     return next((f"`{name}` (an argument)" for name in before if before[name] != now.get(name)), None)
 
 
-def is_repeated(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether one tensor is among the arguments twice, of which a trace makes two."""
-    ids = [id(leaf) for leaf in tf.nest.flatten((tuple(args), dict(kwargs))) if isinstance(leaf, tf.Tensor)]
-    return len(set(ids)) < len(ids)
+def tensors_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The arguments' leaves that are tensors or arrays, of each of which a trace makes a tensor of its own."""
+    return [leaf for leaf in tf.nest.flatten((tuple(args), dict(kwargs))) if isinstance(leaf, TAKEN)]
+
+
+def is_repeated(tensors: Sequence[Any]) -> bool:
+    """Whether one object is among these twice."""
+    return len(set(map(id, tensors))) < len(tensors)
 
 
 def _contents(value: Any) -> Any:

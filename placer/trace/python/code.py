@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
@@ -27,14 +28,16 @@ class Path(NamedTuple):
     """How code gets at an object: from a name, through attributes."""
 
     root: str  # "global", "free" (of the enclosing function), "argument", "import", "fresh", "unknown", or a string's:
-    # "constant", whose text the name is, or "begins", which begins with the name
+    # "constant", whose text the name is, or "begins", which begins with the name. What is fresh has the name of the
+    # parameter that it may have been taken out of, or that of CONSTANT.
     name: str = ""
     attributes: tuple[str, ...] = ()
 
     def then(self, attribute: str) -> Path:
         """The path to an attribute of this object."""
         if self.root in NOWHERE:  # then a call's name is all that is known
-            return Path("unknown" if self.root == "unknown" else "fresh", attributes=(attribute,))
+            taken_from = "" if self.root in TEXT_ROOTS else self.name
+            return Path("unknown" if self.root == "unknown" else "fresh", taken_from, (attribute,))
         return self._replace(attributes=(*self.attributes, attribute))
 
     def __str__(self) -> str:
@@ -42,9 +45,15 @@ class Path(NamedTuple):
 
 
 FRESH, UNKNOWN = Path("fresh"), Path("unknown")
-TEXTS = ("constant", "begins")
-NOWHERE = ("fresh", "unknown", *TEXTS)
+CONSTANT = Path("fresh", "=")  # None, a number and the like
+TEXT_ROOTS = ("constant", "begins")
+NOWHERE = ("fresh", "unknown", *TEXT_ROOTS)
 GIVEN = ("argument", "fresh", "unknown")  # roots of what may be an argument of the step
+UNSEEN = "?"  # stands for the name of the parameter where it is not known
+NO_PARAMETER = frozenset({"", CONSTANT.name})
+PASSING = frozenset(  # give on what they are given, or have
+    {"zip", "enumerate", "reversed", "list", "tuple", "iter", "next", "items", "values", "get", "pop", "flatten"}
+)
 Paths = frozenset[Path]
 
 
@@ -74,13 +83,26 @@ class Reads:
     globals: set[str] = field(default_factory=set)
     catches: list[Paths] = field(default_factory=list)  # what its `except` clauses name; unknown for a bare one
     reflects: bool = False  # whether it may read attributes that it does not name
-    compares: bool = False  # whether it asks by `is` of two values, and none is a constant or a global, if they are one
+    identities: list[tuple[Paths, Paths]] = field(default_factory=list)  # what it asks by `is` if they are one
     asked: list[Asked] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     texts: list[Paths] = field(default_factory=list)  # what it makes text of
     remainders: list[tuple[Paths, Paths]] = field(default_factory=list)  # the sides of `%`, which makes text of a text
     keeps_text: bool = False  # whether a local name may stand for a text
     passed: set[Path] = field(default_factory=set)  # what it does anything with but to read an attribute of it
+
+    def compares(self, own: str = "") -> bool:
+        """Whether it asks by `is` if two values, which may be leaves of the step's call, are one. own: the first
+        parameter of a method, which is none.
+        """
+        return any(all(_is_given(side, own) for side in pair) for pair in self._of_leaves(own))
+
+    def asks(self, own: str = "") -> bool:
+        """Whether it asks by `is` if what may be a leaf of the step's call is another object."""
+        return bool(self._of_leaves(own))
+
+    def _of_leaves(self, own: str) -> list[tuple[Paths, Paths]]:
+        return [pair for pair in self.identities if any(_is_leaf(side, own) for side in pair)]
 
 
 @lru_cache(maxsize=4096)
@@ -110,10 +132,11 @@ class _Simulation:
         self.stack: list[Paths] = []
         self.at_target: dict[int, list[Paths]] = {}
         self.latest: list[Any] = [None, None]  # the arguments of the latest two instructions
-        self.before = ""  # the instruction before, by name
         self.keywords: tuple[str, ...] = ()  # of the call that comes next
         self.before = ""  # the name of the instruction before
+        self.taken: Paths = frozenset({FRESH})  # what the call that comes next gives
         self.namings = 0  # functions of NAMING that were loaded, and are not called yet
+        self.once = {name for name, number in Counter(_stored(code)).items() if number == 1}
 
     def run(self) -> None:
         """Fill `found`."""
@@ -189,7 +212,7 @@ class _Simulation:
 
     def _pop_lasting(self) -> Paths:
         """What is on top, as far as the code did not make it."""
-        return frozenset(path for path in self._pop() if path.root not in ("fresh", *TEXTS))
+        return frozenset(path for path in self._pop() if path.root not in ("fresh", *TEXT_ROOTS))
 
     def _top(self, depth: int) -> Paths:
         return self.stack[-depth] if 0 < depth <= len(self.stack) else frozenset({UNKNOWN})
@@ -200,11 +223,14 @@ class _Simulation:
         self.stack += [paths] * (effect + popped)
         self.found.paths.update(path for path in paths if path.root not in NOWHERE)
 
+    def _extended_arg(self, instruction: dis.Instruction) -> None:
+        """A part of the next instruction."""
+
     # Calls, and names that are made at run time.
 
     def _load_const(self, instruction: dis.Instruction) -> None:
         text = instruction.argval
-        self.stack.append(frozenset({Path("constant", text) if isinstance(text, str) else FRESH}))
+        self.stack.append(frozenset({Path("constant", text) if isinstance(text, str) else CONSTANT}))
 
     def _binary_op(self, instruction: dis.Instruction) -> None:
         right, left = self._pop(), self._pop()
@@ -215,9 +241,16 @@ class _Simulation:
         self.stack.append(frozenset({FRESH}) if ends is None else _beginning(left, ends))
 
     def _is_op(self, instruction: dis.Instruction) -> None:
-        given = [any(path.root in GIVEN for path in paths) for paths in (self._top(1), self._top(2))]
-        self.found.compares |= self.before != "LOAD_CONST" and all(given)
+        sides = self._top(1), self._top(2)
+        if not any(all(map(_is_constant, side)) for side in sides):
+            self.found.identities.append(sides)
         self._other(instruction)
+
+    def _unpack_sequence(self, instruction: dis.Instruction) -> None:
+        effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
+        self.stack += [frozenset(path.then(ITEM) for path in self._pop())] * (effect + 1)
+
+    _unpack_ex = _unpack_sequence
 
     def _build_string(self, instruction: dis.Instruction) -> None:
         parts = [self._pop() for _ in range(instruction.arg or 0)]
@@ -251,6 +284,7 @@ class _Simulation:
         if "PRECALL" not in dis.opmap:
             self._called(instruction.arg or 0)
         self._other(instruction)
+        self.stack[-1], self.taken = self.taken, frozenset({FRESH})
 
     def _precall(self, instruction: dis.Instruction) -> None:
         self._called(instruction.arg or 0)
@@ -262,6 +296,7 @@ class _Simulation:
         self._called(instruction.arg or 0)
         self.stack.append(names)
         self._other(instruction)
+        self.stack[-1], self.taken = self.taken, frozenset({FRESH})
 
     def _called(self, count: int) -> None:
         """A call of what is below its `count` arguments on the stack, where there is a null or a `self`, too."""
@@ -270,6 +305,8 @@ class _Simulation:
         self.found.calls.append(Call(callee, arguments, self.keywords))
         self.keywords = ()
         called = {_last(path) for path in callee}
+        if called & PASSING:
+            self.taken = _taken_from(callee.union(*arguments))
         if called & TEXT_MAKERS:
             self.found.texts += arguments
         elif not called & KINDS_ASKED and any(_last(path) in TEXT_MAKERS for paths in arguments for path in paths):
@@ -409,7 +446,9 @@ class _Simulation:
         if any(_last(path) in NAMING for path in paths):  # then it may be called anywhere
             self._ask(frozenset({UNKNOWN}))
         if name not in self.code.co_freevars or name in self.local:
-            paths = frozenset(FRESH if path.root in TEXTS else path for path in paths)  # a loop may change the name
+            constant = CONSTANT if name in self.once else FRESH  # a loop may change the name
+            paths = frozenset(constant if _is_constant(path) else path for path in paths)
+            paths = frozenset(FRESH if path.root == "begins" else path for path in paths)
             self.local[name] = self.local.get(name, frozenset()) | paths
 
     def _store_global(self, instruction: dis.Instruction) -> None:
@@ -449,6 +488,37 @@ class _Simulation:
         return Path("unknown", "?", (what,)) if path.root == "unknown" else path.then(what)
 
 
+def _stored(code: CodeType, stores: tuple[str, ...] = ("STORE_FAST", "STORE_DEREF")) -> Iterator[str]:
+    """The local names that code stores, once for each place where it does; functions defined in it may, too."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname.startswith(stores):
+            names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
+            yield from names[:1] if instruction.opname == "STORE_FAST_LOAD_FAST" else names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _stored(constant, ("STORE_DEREF",))
+
+
+def _is_constant(path: Path) -> bool:
+    return path.root == "constant" or path == CONSTANT
+
+
+def _is_given(paths: Paths, own: str) -> bool:
+    """Whether one of these may be an argument of the step, or come out of one. own: as in `Reads.compares`."""
+    return any(path.root in GIVEN and not (own and path.name == own) for path in paths)
+
+
+def _is_leaf(paths: Paths, own: str) -> bool:
+    """As `_is_given`, but not where all that is known is that code made it."""
+    return _is_given(frozenset(path for path in paths if path.root != "fresh" or path.name not in NO_PARAMETER), own)
+
+
+def _taken_from(paths: Paths) -> Paths:
+    """What a call that gives on what it is given takes out of one of these."""
+    names = {UNSEEN if path.root == "unknown" else path.name for path in paths if path.root in GIVEN}
+    return frozenset(Path("fresh", name) for name in names - NO_PARAMETER) or frozenset({FRESH})
+
+
 def _last(path: Path) -> str:
     """The name of what a path leads to."""
     return path.attributes[-1] if path.attributes else path.name if path.root in ("global", "import") else ""
@@ -460,5 +530,5 @@ def _is_text(path: Path) -> bool:
 
 def _beginning(left: Paths, ends: str = "") -> Paths:
     """What is known of a string that begins with one of these; `ends`: where what is known of it ends."""
-    texts = {path.name if path.root in TEXTS else "" for path in left}
+    texts = {path.name if path.root in TEXT_ROOTS else "" for path in left}
     return frozenset(Path("begins", text.partition(ends)[0] if ends else text) for text in texts)

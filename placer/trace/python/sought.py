@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from placer.trace.python.code import TEXTS as TEXT_ROOTS
-from placer.trace.python.code import UNKNOWN, Asked, Path, reads_of
+from placer.trace.python.code import TEXT_ROOTS, UNKNOWN, Asked, Path, reads_of
 from placer.trace.python.impure import Entered, reached
 from placer.trace.python.kinds import (
     EMPTY,

@@ -51,7 +51,7 @@ class PythonState:
 
     def __init__(self, step: Any) -> None:
         self.why: str | None = None  # why the step must be left alone
-        self.compares = False  # as in `Survey`, in any of the states
+        self.compares = self.asks = False  # as in `Survey`, in any of the states
         self._step = step
         self._sought = Sought()
         self._keys: list[list[Hashable]] = []  # of the states, by number
@@ -82,6 +82,11 @@ class PythonState:
             if number in known and self.number(known[number].subjects) == number:
                 return True
         return False
+
+    def holds(self, value: Any) -> bool:
+        """Whether the state that Python is in, as the step reads it, has this very object."""
+        known = self._known.get(self._now)
+        return known is not None and known.is_known(value)
 
     def _states_with(self, subjects: Subjects) -> dict[int, Survey]:
         ids = tuple(id(thing) for _, thing in subjects)
@@ -147,6 +152,7 @@ class PythonState:
             return None
         self._sought = found.sought
         self.compares |= found.compares
+        self.asks |= found.asks
         return found
 
 

@@ -176,7 +176,12 @@ class Survey:
     @property
     def compares(self) -> bool:
         """Whether code asks by `is` whether two values, which may be arguments of the step, are one."""
-        return any(reads_of(one.function.__code__).compares for one in self.entered)
+        return any(reads_of(one.function.__code__).compares(_own(one)) for one in self.entered)
+
+    @property
+    def asks(self) -> bool:
+        """Whether code asks by `is` whether what may be an argument of the step is another object."""
+        return any(reads_of(one.function.__code__).asks(_own(one)) for one in self.entered)
 
     @property
     def key(self) -> list[Hashable]:
@@ -649,6 +654,11 @@ class Survey:
         self.guard.named(held, names)
         for name in names:
             self.child(f"{label}{name}", held[name], by_name)
+
+
+def _own(entered: Entered) -> str:
+    """The first parameter of a method; "" of any other function."""
+    return "".join(entered.function.__code__.co_varnames[:1]) if entered.is_method else ""
 
 
 def _calls_callback(called: str) -> str:

@@ -18,7 +18,7 @@ from placer.trace.eager.places import Places
 from placer.trace.eager.tensor_reads import patching, watched_shapes, watched_values
 from placer.trace.eager.type_questions import watched_types
 from placer.trace.keras_ties import attribute_in, tie_in, with_ties
-from placer.trace.python.arguments import Parameters, Subjects, changed, is_repeated
+from placer.trace.python.arguments import Parameters, Subjects, changed, is_repeated, tensors_in
 from placer.trace.python.impure import ONCE
 from placer.trace.python.kinds import KERAS_VARIABLES, has_base, is_tensor
 from placer.trace.python.state import PythonState, is_plain_step, why_not
@@ -81,10 +81,18 @@ class PlainStep:
         if replaced is not None:
             self._note(f"{replaced}, which a traced step would not see; use a tf.random.Generator of its own")
         number = self._state.number(self._subjects) if self._ran else 0
-        if self._state.compares and not self._is_function and is_repeated(args, kwargs):
+        if self._state.asks and not self._is_function:
+            self._judge_identities(tensors_in(args, kwargs))
+        return number, key
+
+    def _judge_identities(self, tensors: Sequence[Any]) -> None:
+        """Of the tensors and arrays that a step takes which asks by `is` for such: a trace has others."""
+        if self._state.compares and is_repeated(tensors):
             self._note("it takes one tensor as two arguments, which are two in a traced step, and it asks by `is`; "
                        "pass a copy (tf.identity), or what tells the two cases apart")  # fmt: skip
-        return number, key
+        elif any(map(self._state.holds, tensors)):
+            self._note("it takes a tensor that it also reads of Python's state, which are two in a traced step, and it "
+                       "asks by `is`; pass what tells the two cases apart")  # fmt: skip
 
     def is_in(self, key: Any) -> bool:
         """Whether Python is in the state of a key from `keyed`."""

@@ -606,7 +606,7 @@ def test_an_attribute_of_what_a_step_returns_leaves_it_alone(two_cpus, live_hand
 
     hand = live_hand(step)
     assert [hand(tf.ones([2])).count for _ in range(6)] == [2] * 6
-    assert hand.live.left_alone
+    assert "it returns a tensor with an attribute of the program's (`count`)" in hand.live.left_alone
 
 
 @pytest.mark.parametrize("asks", [False, True])
@@ -629,3 +629,84 @@ def test_one_tensor_as_two_arguments_is_one_where_a_step_asks(two_cpus, live_han
             hand.place()
     assert total.numpy() == (6 * 4 + 2 * 2 if asks else 8 * 4) and hand.moves
     assert ("it takes one tensor as two arguments" in (hand.live.left_alone or "")) == asks
+
+
+@pytest.mark.parametrize(
+    ("make", "summed"),
+    [
+        (lambda: np.ones([2], np.float32), tf.reduce_sum),
+        (lambda: tf.RaggedTensor.from_row_lengths([1.0, 1.0], [1, 1]), lambda x: tf.reduce_sum(x.flat_values)),
+    ],
+)
+def test_an_array_and_a_ragged_tensor_are_one_as_two_arguments_too(two_cpus, live_hand, make, summed):
+    total, x = tf.Variable(0.0), make()
+
+    def step(x, target):
+        total.assign_add(2.0 * summed(x) if target is x else summed(x) + 3.0 * summed(target))
+        return total.read_value()
+
+    hand = live_hand(step)
+    for i in range(8):
+        hand(x, make() if i < 6 else x)
+        if i == 4:
+            hand.place()
+    assert total.numpy() == 6 * 8 + 2 * 4 and hand.moves
+    assert "it takes one tensor as two arguments" in hand.live.left_alone
+
+
+class Autoencoder:
+    def __init__(self):
+        self.total, self.kind, self.other = tf.Variable(0.0), "mean", "sum"
+        self.layers = [tf.Variable(1.0), tf.Variable(2.0)]
+
+    def step(self, x, target):
+        sentinel = None
+        if None is x or x is sentinel or True is target or self.kind is self.other:
+            return self.total.read_value()
+        for layer in self.layers:
+            x = x * layer if layer is self.layers[-1] else x + layer
+        self.total.assign_add(tf.reduce_sum(x - target))
+        return self.total.read_value()
+
+
+def test_one_tensor_as_two_arguments_is_placed_where_a_step_asks_for_other_things(two_cpus, live_hand):
+    auto = Autoencoder()
+    hand, x = live_hand(auto.step), tf.ones([2])
+    for i in range(8):
+        assert float(hand(x, x)) == 6.0 * (i + 1)
+        if i == 4:
+            hand.place()
+    assert hand.moves and hand.live.left_alone is None
+
+
+LAST = tf.constant([1.0, 2.0])
+
+
+@pytest.mark.parametrize("held", ["attribute", "global", "closure", "array"])
+def test_a_tensor_that_the_step_has_already_is_known_where_it_asks(two_cpus, live_hand, held):
+    anchor = np.array([1.0, 2.0], np.float32) if held == "array" else LAST
+
+    class Trainer:
+        def __init__(self):
+            self.total, self.anchor = tf.Variable(0.0), anchor
+
+        def by_attribute(self, x):
+            self.total.assign_add(tf.reduce_sum(x) * (2.0 if x is self.anchor else 1.0))
+            return self.total.read_value()
+
+        def by_global(self, x):
+            self.total.assign_add(tf.reduce_sum(x) * (2.0 if LAST is x else 1.0))
+            return self.total.read_value()
+
+        def by_closure(self, x):
+            self.total.assign_add(tf.reduce_sum(x) * (2.0 if x is anchor else 1.0))
+            return self.total.read_value()
+
+    trainer = Trainer()
+    hand = live_hand(getattr(trainer, f"by_{'closure' if held == 'array' else held}"))
+    for i in range(8):
+        hand(anchor + 0.0 if i < 6 else anchor)
+        if i == 4:
+            hand.place()
+    assert trainer.total.numpy() == 6 * 3 + 2 * 6 and hand.moves
+    assert "a tensor that it also reads of Python's state" in hand.live.left_alone
