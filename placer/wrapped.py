@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, ClassVar
 
 
@@ -64,12 +65,16 @@ class Wrapped:
         return inspect.getattr_static(type(copied), name).__get__(copied, type(copied))
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
-        """Pickled is the function, without Placer; by its name, as any function is, where that leads to the wrapped."""
+        """Pickled is the function, by names of Python's alone; by its own, as any function is, where that leads to the
+        wrapped.
+        """
         name = getattr(self, "__qualname__", None)
         if name is not None and _named(self.__module__, name) is self:
             return str(name)
+        if isinstance(self.__wrapped__, MethodType):
+            return self.__wrapped__.__reduce_ex__(protocol)
         method = _method_of(self.__wrapped__)
-        return (_same, (self.__wrapped__,)) if method is None else (getattr, method)
+        return (operator.getitem, ((self.__wrapped__,), 0)) if method is None else (getattr, method)
 
 
 def unwrapped(step: Any) -> Any:
@@ -77,10 +82,6 @@ def unwrapped(step: Any) -> Any:
     while isinstance(step, Wrapped):
         step = step.__wrapped__
     return step
-
-
-def _same(function: Any) -> Any:
-    return function
 
 
 def _named(module: str, name: str) -> Any:

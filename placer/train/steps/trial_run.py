@@ -35,7 +35,9 @@ from placer.trace.random_streams import Draws
 # batch normalisation, it is 0.9 % off.
 TOLERANCE = 2e-2
 TF32_TOLERANCE = 5e-2
-TABLES = "it looks into a lookup table, which the program may have changed between the untouched step and the placed one"
+TABLES = (
+    "it looks into a lookup table, which the program may have changed between the untouched step and the placed one"
+)
 
 
 @dataclass(frozen=True)

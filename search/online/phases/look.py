@@ -87,9 +87,8 @@ class Look:
         bar_s = trials.known_s(mode)
         if isinstance(mode, Placed):  # predicted at the same time, so both err alike
             bar_s = (1 - LEAST_PREDICTED) * min(bar_s, trials.predicted_s(mode))
-        yield from trials.run_undisturbed(
-            REST
-        )  # each build and trial slows several steps; let the training profit first
+        # Each build and trial slows several steps; let the training profit first.
+        yield from trials.run_undisturbed(REST)
         yield from trials.enter(below(bar_s, (yield from trials.meanwhile(asked))), settings.quick)
         for _ in range(ROUNDS):
             mode, known_s = trials.mode, trials.known_s(trials.mode)

@@ -102,6 +102,14 @@ def test_a_function_is_copied_and_pickled_as_any_other(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("stand_in", STAND_INS)
+def test_pickled_it_names_nothing_of_placers(stand_in: Any) -> None:
+    plain, function = Copied(), CopiedFunction()
+    for step in (doubled, plain.step, function.step):
+        with stand_in(step) as stands:
+            assert b"placer" not in pickle.dumps(stands)
+
+
+@pytest.mark.parametrize("stand_in", STAND_INS)
 @pytest.mark.parametrize("kind", [lambda step: step, tf.function])
 def test_it_is_called_and_documented_like_its_function_and_has_its_attributes(stand_in: Any, kind: Any) -> None:
     function = kind(descending(tf.Variable([1.0, 2.0, 3.0])))
