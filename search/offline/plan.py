@@ -49,9 +49,9 @@ def plan(
 
     The time that numba takes to compile, once on a machine, is not counted. lack: what memory a mapping lacks; it is
     asked of mappings that are better than all before, because it takes longer than a prediction. Raises BadInputError
-    for an unknown searcher, and where no mapping fits into memory, with what is missing; PlacerError where every
-    mapping that was asked exceeds memory as simulated, or where another searcher than the default asked for none
-    whose tensors cross only links that there are.
+    for an unknown searcher, where no mapping fits into memory, with what is missing, and where a tensor must cross a
+    link that is missing under every mapping; PlacerError where every mapping that was asked exceeds memory as
+    simulated, or none was asked whose tensors cross only links that there are.
     """
     problem.predict_many([heft_placement(problem)])
     if searcher_name in SEARCHERS:  # else the session refuses it
@@ -159,14 +159,37 @@ class _Search:
         return (*self.session.notes, *([f"{text}."] if text else []))
 
     def mapping(self) -> Mapping:
-        """The best mapping found. Raises PlacerError where all that were asked lack memory, or a link."""
+        """The best mapping found. Raises PlacerError where all that were asked lack memory, or a link, and
+        BadInputError where every mapping lacks a link.
+        """
         if self.best.placement is None and self.refused.nearest is not None:
             none_fits = self.refused.none_fits(short(self.problem.graph.name))
             raise PlacerError(f"{none_fits}: add a device, give them more memory, or search longer.")
-        searcher = self.session.searcher.name
-        if self.best.placement is None and searcher != DEFAULT_SEARCHER:
+        found = self.problem.mapping(self.best.placement or packed(self.roomier))
+        if self.best.placement is None and _lacks_link(self.problem, found):  # else numbers are out of all measure
+            _refuse_lacking_link(self.problem)
+            searcher = self.session.searcher.name
+            other = "" if searcher == DEFAULT_SEARCHER else f"try --searcher {DEFAULT_SEARCHER}, "
             raise PlacerError(
-                f"under each mapping that {searcher} asked for, {NO_LINK.detail}: try --searcher {DEFAULT_SEARCHER}, "
-                "search longer, or add links to the topology."
+                f"no mapping was found under which each tensor that crosses has a link: {other}search longer, or add "
+                "links to the topology."
             )
-        return self.problem.mapping(self.best.placement or packed(self.roomier))
+        return found
+
+
+def _lacks_link(problem: Problem, mapping: Mapping) -> bool:
+    """Whether a tensor would cross a link that is missing; none has to where the objective needs no links."""
+    ends = {(mapping.devices[edge.src], mapping.devices[edge.dst]) for edge in problem.graph.edges}
+    return problem.objective == "makespan" and not all(_joined(problem, *pair) for pair in ends)
+
+
+def _refuse_lacking_link(problem: Problem) -> None:
+    """Raises BadInputError where an edge's ops can only run on devices that no link joins."""
+    for edge in problem.graph.edges:
+        here, there = (problem.feasible[problem.unit_of[op]] for op in (edge.src, edge.dst))
+        if not any(_joined(problem, src, dst) for src in here for dst in there):
+            problem.topology.link(here[0], there[0])
+
+
+def _joined(problem: Problem, src: int, dst: int) -> bool:
+    return src == dst or problem.topology.table[src][dst] is not None

@@ -145,7 +145,10 @@ class Contest:
         if not found.measured:
             raise PlacerError(f"no finalist of {job.settings.model} runs any more; run the comparison again.")
         first = {row.mapping: row for row in reversed(job.rows)}
-        finalists = {mapping: replace(first[mapping], result=result) for mapping, result in found.measured.items()}
+        finalists = {
+            mapping: replace(first[mapping], result=result, stored=False, at_s=None)
+            for mapping, result in found.measured.items()
+        }
         rows = list(finalists.values())
         return Comparison(
             model=job.settings.model,

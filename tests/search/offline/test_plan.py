@@ -1,5 +1,6 @@
 """Planning: the best of what was asked, never worse than a single device, within its time."""
 
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -120,17 +121,43 @@ def test_a_graph_that_fits_nowhere_is_refused_with_what_is_missing():
         plan(problem, clock=ticking())
 
 
-def test_a_searcher_that_asks_for_no_mapping_with_all_links_names_one_that_does():
-    """An op on `a` feeds one on `c`, and only by way of `b` are there links."""
+def relay(*links, between="abc"):
+    """An op on `a` feeds one, by default on any device, which feeds one on `c`. links: the devices at their ends."""
     devices = tuple(Device(name, name) for name in "abc")
-    links = tuple(Link(src, dst, 1e-5, 1e10) for src, dst in ("ab", "bc", "cb", "ba"))
     ops = (
         Op("first", cost_s={"a": 1.0}),
-        Op("between", cost_s=dict.fromkeys("abc", 1.0)),
+        Op("between", cost_s=dict.fromkeys(between, 1.0)),
         Op("last", cost_s={"c": 1.0}),
     )
     graph = OpGraph("relay", ops, (Edge(0, 1, 8), Edge(1, 2, 8)))
-    problem = Problem(graph, Topology(devices, links))
+    return Problem(graph, Topology(devices, tuple(Link(src, dst, 1e-5, 1e10) for src, dst in links)))
+
+
+NOT_FOUND = "no mapping was found under which each tensor that crosses has a link: "
+
+
+def test_a_searcher_that_asks_for_no_mapping_with_all_links_names_one_that_does():
+    """Only by way of `b` are there links."""
+    problem = relay("ab", "bc", "cb", "ba")
     assert plan(problem, seconds=0.2, clock=ticking()).mapping.devices == (0, 1, 2)
-    with pytest.raises(PlacerError, match=r"each mapping that single asked for, .* link .*: try --searcher hybrid"):
+    with pytest.raises(PlacerError, match=f"{NOT_FOUND}try --searcher hybrid, search longer"):
         plan(problem, "single", seconds=0.2, clock=ticking())
+
+
+def test_the_usual_searcher_returns_no_mapping_either_whose_tensors_have_no_link():
+    """Each tensor alone has a way, and both have none."""
+    for seconds in (0.0, 0.2):
+        with pytest.raises(PlacerError, match=f"{NOT_FOUND}search longer, or add") as caught:
+            plan(relay("ab", "cb"), seconds=seconds, clock=ticking())
+        assert not isinstance(caught.value, BadInputError)
+
+
+@pytest.mark.parametrize("searcher", ["hybrid", "single"])
+def test_a_tensor_that_has_no_link_under_any_mapping_is_named(searcher):
+    with pytest.raises(BadInputError, match=r"the topology has no link b -> c, and a tensor must cross it"):
+        plan(relay("ab", "ac", between="b"), searcher, seconds=0.2, clock=ticking())
+
+
+def test_max_load_needs_no_links():
+    problem = replace(relay(), objective="max-load")
+    assert plan(problem, seconds=0.2, clock=ticking()).value < float("inf")
