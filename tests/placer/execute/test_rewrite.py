@@ -90,6 +90,20 @@ def test_called_like_the_step_it_returns_what_the_step_returns(setting, two_cpus
     assert loss.numpy() == losses[0]
 
 
+def test_it_takes_keyword_arguments_as_the_step_does(two_cpus):
+    weight = tf.Variable(2.0)
+
+    def step(x, *, scale, shift):
+        weight.assign_add(tf.reduce_sum(x))
+        return weight * scale - shift
+
+    x, scale, shift = tf.ones([3]), tf.constant(10.0), tf.constant(1.0)
+    captured = capture(step, (x,), "keywords", kwargs={"shift": shift, "scale": scale})
+    placed = PlacedStep(Template(captured), [two_cpus.tf_name(0)] * len(captured.graph))
+    assert placed(x, shift=shift, scale=scale).numpy() == 49.0
+    assert placed(x, scale=scale, shift=shift + 1.0).numpy() == 78.0
+
+
 def test_an_op_that_ran_elsewhere_is_an_error(setting, two_cpus):
     captured, template, inputs, _, _ = setting
     placed = PlacedStep(template, [two_cpus.tf_name(0)] * len(captured.graph))

@@ -92,6 +92,7 @@ def test_everyones_fastest_meets_the_best_single_device_at_the_end(found):
     for standing in found.standings:
         assert standing.final.result.repeats == found.best_single.result.repeats
         assert found.best.result.step_s <= standing.final.result.step_s
+        assert standing.final.at_s is None and not standing.final.stored
     assert found.best.result.step_s <= found.best_single.result.step_s
     assert found.tf_default_s > 0
 

@@ -1,8 +1,12 @@
 """A simulated training at rest: its devices are left, and joined again when a mapping may have come near."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from placer.train.steps.modes import UNTOUCHED, Placed
+from search.online.phases.rest import Rest
+from search.online.settings import OnlineSettings
 from tests.search.online.simulated.machine import Machine
 from tests.search.online.simulated.training import Training, away
 
@@ -131,3 +135,22 @@ def test_a_look_while_a_device_is_missing_waits_for_it():
     assert training.mode is UNTOUCHED and training.said("joined") == []
     training.steps(1000)
     assert isinstance(training.mode, Placed) and training.said("joined") and training.said("error") == []
+
+
+def test_a_look_tries_the_nearest_mapping_in_its_run_order():
+    machine, entered = Machine(competes=True), []
+
+    def enter(proposals, settings):
+        entered.extend(proposals)
+        yield UNTOUCHED
+
+    placed = machine.settle(machine.build((0, 1), (1, 0), "local"))
+    trials = SimpleNamespace(
+        step_s={UNTOUCHED: 0.05, placed: 0.2}, mode=UNTOUCHED, untouched_competes=True, live=machine, lost_s=0.0,
+        enter=enter, background=lambda work: iter(()), built=[], fastest=lambda built: None,
+    )  # fmt: skip
+    narrator = SimpleNamespace(now=lambda phase: None, say=lambda kind, sentence: None)
+    rest = Rest(trials, OnlineSettings(), narrator, lambda: None, machine.clock)
+    rest.consider_latest()
+    assert rest.is_due and list(rest._look()) == [UNTOUCHED]
+    assert [(one.devices, one.order, one.searcher) for one in entered] == [((0, 1), (1, 0), "local")]
