@@ -38,6 +38,7 @@ MAKERS = ("__init__", "__new__", "__post_init__", "__setattr__", "__del__")  # r
 NOT_CALLED = frozenset(  # methods of Keras that a step does not call
     {"get_config", "from_config", "summary", "build", "compute_output_shape", "compute_output_spec", "fit", "test_step"}
 ) | frozenset({"predict_step", "save", "load", "compile", "get_build_config", "build_from_config"})
+CALLED_BY_KERAS = frozenset({"get_initial_state"})  # methods of layers that overriding no other shows
 KERAS_NOISE = frozenset(
     {
         "_losses", "_loss_ids", "_inbound_nodes", "_outbound_nodes", "_tracker", "_lock", "_auto_config", "build",

@@ -53,6 +53,7 @@ from placer.trace.python.impure import (
 )
 from placer.trace.python.kinds import (
     CALLBACKS,
+    CALLED_BY_KERAS,
     COMPILED_METRICS,
     EMPTY,
     FUNCTIONAL,
@@ -398,6 +399,7 @@ class Survey:
         for i, value in enumerate(partial.args):
             self.child(f"{label}'s argument {i}", value)
         self.child(f"{label}'s arguments", partial.keywords)
+        self._own(own_dict(partial) or {}, f"{label}.")
 
     def _getter(self, getter: Any, label: str) -> None:
         """An operator.attrgetter or methodcaller, which may have been made where no code of the step's shows it."""
@@ -644,8 +646,11 @@ class Survey:
         if name in TEXTS:
             return self.sought.shows(kind, vars(base)[name])
         if name.startswith("__") and name.endswith("__"):
-            return name not in NO_CODE and isinstance(vars(base)[name], SPECIAL)
+            held = vars(base)[name]
+            return name not in NO_CODE and (name in self.names or isinstance(held, SPECIAL) or is_users_own(held))
         if name in self.names or self.sought.asks(base, name):
+            return True
+        if name in CALLED_BY_KERAS and has_base(kind, LAYERS):
             return True
         overrides = any(name in vars(other) for other in kind.__mro__ if is_library(other.__module__))
         return overrides and name not in NOT_CALLED

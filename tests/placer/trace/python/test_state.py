@@ -1037,6 +1037,58 @@ def test_registered_implementations_are_looked_into(step, monkeypatch):
     assert state.number() == 1 and state.why is None
 
 
+class Counting:
+    """A decorator of methods that is a class."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, thing, owner=None):
+        return functools.partial(self.function, thing, FLAGS["scale"])
+
+
+class Called:
+    __pace__ = 0.1
+
+    @Counting
+    def __call__(self, scale, x):
+        return x * scale
+
+    def paced(self, x):
+        return x * self.__pace__
+
+
+CALLED = Called()
+PARTIAL = functools.partial(CALLED.paced)
+PARTIAL.pace = 0.1
+
+
+class Cell(keras.layers.Layer):
+    def get_initial_state(self, batch_size=None):
+        return FLAGS["scale"]
+
+
+CELL = Cell()
+
+
+@pytest.mark.parametrize("step", [lambda x: CALLED(x), lambda x: CELL(x)], ids=["decorated", "cell"])
+def test_special_methods_are_looked_into(step, monkeypatch):
+    monkeypatch.setitem(FLAGS, "scale", 0.1)
+    state = PythonState(step)
+    assert [state.number(), state.number(), state.why] == [0, 0, None]
+    FLAGS["scale"] = 0.2
+    assert state.number() == 1 and state.why is None
+
+
+def test_attributes_of_partials_and_special_ones_are_compared(monkeypatch):
+    state = PythonState(lambda x: x * PARTIAL.pace + CALLED.paced(x))
+    assert [state.number(), state.number(), state.why] == [0, 0, None]
+    monkeypatch.setattr(PARTIAL, "pace", 0.2)
+    assert state.number() == 1
+    monkeypatch.setattr(Called, "__pace__", 0.2)
+    assert state.number() == 2 and state.why is None
+
+
 class Named:
     def __set_name__(self, owner, name):
         self.key = f"_{name}"
