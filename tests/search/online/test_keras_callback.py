@@ -749,6 +749,7 @@ def with_another_step(model: keras.Model) -> None:
     model.train_function = model._make_function(lambda data: model.test_step(data))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("kind", "prepare", "before"),
     [
@@ -796,6 +797,7 @@ class Listing(keras.Model):
         return {**logs, "both": [logs["loss"], 2.0 * logs["loss"]]}
 
 
+@pytest.mark.slow
 def test_a_list_among_the_logs_is_an_array_as_in_a_plain_fit(stored: Callable[..., Path]) -> None:
     found: list[Any] = []
     seen = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: found.append(logs["both"]))
