@@ -37,7 +37,7 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
             try:
                 outputs = function(*args, **kwargs)
             except Exception as error:
-                places.restore(numbers=True)
+                places.restore()
                 if _is_raised_by_user(error):
                     note(
                         f"it raises an exception ({type(error).__name__}) in a branch or loop that depends on a "
@@ -47,7 +47,7 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
                 raise
             changed = places.changed()
             if changed is not None:
-                places.restore(numbers=True)
+                places.restore()
                 note(
                     f"it changes `{changed}` in a branch or loop that depends on a tensor, which a traced step would "
                     "do once, whichever way is taken; use tf.where or a tf.TensorArray, or decorate the step with "

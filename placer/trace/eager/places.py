@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import array
 import inspect
-import operator
-import threading
 from argparse import Namespace
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from types import (
     BuiltinMethodType,
@@ -42,7 +41,6 @@ from placer.trace.python.kinds import (
 
 WRAPPED_BY = "placer.train."  # modules whose frames call the user's step
 MOST_PLACES = 20_000  # that are compared
-OF_PLACER = "placer-"  # names of threads
 DEPTH = 4  # of containers within what a trace put somewhere
 CONTAINERS = (dict, list, set, deque, bytearray, array.array)
 
@@ -92,16 +90,14 @@ class Places:
                 return held.words
         return None
 
-    def restore(self, numbers: bool = False) -> None:
+    def restore(self) -> None:
         """Take tensors of a trace out of what held none of them, and put back what was in their places: they mean
-        nothing after it, and the step as the user wrote it did not put them there.
-
-        numbers: undo all else, too: numbers that were counted on, items that came and went; but not where the program
-        has other threads, which may have done that meanwhile.
+        nothing after it, and the step as the user wrote it did not put them there. All else stays: another thread may
+        have changed it meanwhile, and Keras keeps what it has built.
         """
-        alone = numbers and _is_alone()
         for held in self._held:
-            _restore(held, alone)
+            with suppress(Exception):  # what one object refuses must not keep the others from it, or hide an error
+                _restore(held)
 
     def _look(self, words: str, value: Any) -> None:
         if id(value) in self._seen or is_plain(value):
@@ -220,96 +216,77 @@ def _same(one: Any, other: Any) -> bool:
 # Undoing.
 
 
-def _restore(held: _Held, numbers: bool) -> None:
+def _restore(held: _Held) -> None:
     holder, note = tf_internals.tracked_container(held.holder)
     kind, done = type(holder), False
-    numbers = numbers and not has_library_base(kind)  # TensorFlow and Keras keep state of their own in these
     if issubclass(kind, dict):
-        done = _restore_named(holder, held.named, numbers)
+        done = _restore_named(holder, held.named)
     elif issubclass(kind, (list, deque)):
-        done = _restore_row(holder, held.parts, numbers)
-    elif issubclass(kind, set) and numbers and set(held.parts) != holder:
-        set.clear(holder)
-        set.update(holder, held.parts)
+        done = _restore_row(holder, held.parts)
     elif issubclass(kind, np.ndarray):
-        _restore_array(holder, held.parts, numbers)
-    elif issubclass(kind, (bytearray, array.array)) and numbers and bytes(holder) != held.parts[0]:
-        del holder[:]
-        (holder.extend if kind is bytearray else holder.frombytes)(held.parts[0])
+        _restore_array(holder, held.parts)
     elif kind is CellType:
-        done = _is_made(held.parts[0], contents(holder), numbers)
-        if done:
-            holder.cell_contents = held.parts[0]
+        if _is_made(held.parts[0], contents(holder)):
+            if held.parts[0] is EMPTY:
+                del holder.cell_contents
+            else:
+                holder.cell_contents = held.parts[0]
     elif _is_object(kind):
-        attributes = own_dict(holder)
+        slots, attributes = _slots_of(kind), own_dict(holder)
         if attributes is not None:
-            done = _restore_named(attributes, held.named, numbers)
-        for name, slot in _slots_of(kind).items():
-            if _is_made(before := held.named.get(name, EMPTY), in_slot(slot, holder), numbers):
+            _restore_named(attributes, {name: was for name, was in held.named.items() if name not in slots})
+        for name, slot in slots.items():
+            if _is_made(before := held.named.get(name, EMPTY), in_slot(slot, holder)):
                 slot.__delete__(holder) if before is EMPTY else slot.__set__(holder, before)
     if done:
         note()
 
 
-def _restore_named(now: dict[Any, Any], before: dict[Any, Any], numbers: bool) -> bool:
+def _restore_named(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
     """Undo it in a dict; whether there was anything to undo. No methods of the user's own are called."""
     kind = OrderedDict if isinstance(now, OrderedDict) else dict
-    made = [key for key, value in list(kind.items(now)) if _is_made(before.get(key, EMPTY), value, numbers)]
-    gone = [key for key, value in before.items() if key not in now and value is not EMPTY] if numbers else []
-    for key in (*made, *gone):
+    made = [key for key, value in list(kind.items(now)) if _is_made(before.get(key, EMPTY), value)]
+    for key in made:
         if key in before:
             kind.__setitem__(now, key, before[key])
         else:
             kind.__delitem__(now, key)
-    return bool(made or gone)
+    return bool(made)
 
 
-def _restore_row(now: list[Any] | deque[Any], before: list[Any], numbers: bool) -> bool:
+def _restore_row(now: list[Any] | deque[Any], before: list[Any]) -> bool:
     """Undo it in a list; whether there was anything to undo. Where another thread has put something there, too, that
-    stays.
+    stays. No methods of the user's own are called.
     """
-    values = list(now)
-    if len(values) == len(before) and all(map(operator.is_, values, before)):
-        return False
+    kind: Any = deque if issubclass(type(now), deque) else list
+    values = list(kind.__iter__(now))
     known = {id(value) for value in before}
     made = [id(value) not in known and _holds_tensor(value) for value in values]
-    own = [value for value, is_made in zip(values, made, strict=True) if not is_made]
-    if not numbers and not any(made):
+    if not any(made):
         return False
-    now.clear()
-    now.extend(before if numbers or all(id(value) in known for value in own) else own)
+    own = [value for value, is_made in zip(values, made, strict=True) if not is_made]
+    kind.clear(now)
+    kind.extend(now, before if all(id(value) in known for value in own) else own)
     return True
 
 
-def _restore_array(now: Any, before: list[Any], numbers: bool) -> None:
-    """Undo it in an array that has the shape it had. before: its `_parts`."""
-    if before[0] != str(now.shape):
+def _restore_array(now: Any, before: list[Any]) -> None:
+    """Undo it in an array of objects that has the shape it had. before: its `_parts`."""
+    if not now.dtype.hasobject or before[0] != str(now.shape):
         return
-    if now.dtype.hasobject:
-        for i, (was, value) in enumerate(zip(before[1:], list(now.flat), strict=True)):
-            if _is_made(was, value, numbers):
-                now.flat[i] = was
-    elif numbers and now.flags.writeable and now.tobytes() != before[1]:
-        now[...] = np.frombuffer(before[1], now.dtype).reshape(now.shape)
+    for i, (was, value) in enumerate(zip(before[1:], list(now.flat), strict=True)):
+        if _is_made(was, value):
+            now.flat[i] = was
 
 
-def _is_made(before: Any, now: Any, numbers: bool) -> bool:
+def _is_made(before: Any, now: Any) -> bool:
     """Whether a trace put `now` in the place of `before`."""
-    if now is before:
-        return False
-    if numbers and before is EMPTY:
-        return True
-    return _holds_tensor(now) or (numbers and is_plain(now) and is_plain(before) and not _same(before, now))
+    return now is not before and _holds_tensor(now)
 
 
 def _holds_tensor(value: Any, depth: int = DEPTH) -> bool:
     """Whether a value is a tensor of a trace, or holds one, so many containers deep."""
-    if depth and isinstance(value, (tuple, list, dict)):
-        return any(_holds_tensor(one, depth - 1) for one in (value.values() if isinstance(value, dict) else value))
+    kind = type(value)
+    if depth and kind in (tuple, list, dict):
+        return any(_holds_tensor(one, depth - 1) for one in (value.values() if kind is dict else value))
     return bool(tf.is_symbolic_tensor(value))
-
-
-def _is_alone() -> bool:
-    """Whether no other thread of the program can have put anything anywhere."""
-    here = threading.current_thread()
-    return all(one is here or one.name.startswith(OF_PLACER) for one in threading.enumerate())

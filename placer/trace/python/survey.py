@@ -105,6 +105,7 @@ from placer.trace.python.kinds import (
 )
 from placer.trace.python.settings import settings
 from placer.trace.python.sought import Sought, passed_on, sought_by
+from placer.trace.python.source_text import codes_within
 from placer.trace.python.stand_ins import own_attribute_read
 from placer.trace.signature import Same
 from placer.wrapped import Wrapped
@@ -150,7 +151,7 @@ class Survey:
         self._walk()
         if (read := own_attribute_read(self._stand_ins, [at.function.__code__ for at in self.entered])) is not None:
             raise UnguardableError(f"it reads `{read}`, which a traced step would read only once")
-        if self._paths and (used := sorted(OF_FILES & self.names)) and not self._shows(self._paths, used):
+        if self._paths and (used := sorted(OF_FILES & self._in_code())) and not self._shows(self._paths, used):
             raise UnguardableError(f"it reads `{self._paths[0]}`, and uses `{used[0]}` of a file, {ONCE}")
         if (called := called_of_callback(self._callbacks, self.entered)) is not None:
             raise UnguardableError(_calls_callback(called))
@@ -168,6 +169,10 @@ class Survey:
     def found(self) -> Sought:
         """What the code that was found reads, and what was sought before."""
         return self.sought.joined([*map(sought_by, self.entered), *self._unshown])
+
+    def _in_code(self) -> set[str]:
+        """The globals and attributes that code names; no constants."""
+        return {name for one in self.entered for code in codes_within(one.function.__code__) for name in code.co_names}
 
     def _shows(self, labels: Iterable[str], names: Iterable[str]) -> bool:
         """Whether a path in the code leads to one of these names of one of these objects, where it is judged."""
@@ -197,7 +202,8 @@ class Survey:
             self._unshown.add(passed_on(value))
         if is_renamed(value, label):
             self._unshown.add(ANYTHING)
-        if acts_unnamed(value, label):
+        last = label.rpartition(".")[2]  # an attribute that no code names, as a Keras layer may have, is not called
+        if (last == label or not last.isidentifier() or self._is_read(last)) and acts_unnamed(value, label):
             raise UnguardableError(f"it uses `{label}`, {ONCE}")
         if issubclass(type(value), pathlib.Path):
             self._paths.append(label)

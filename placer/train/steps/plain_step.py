@@ -144,7 +144,7 @@ class PlainStep:
             with self._watched_by((*WATCHES, *watches)):
                 yield
         finally:
-            places.restore(numbers=True)
+            places.restore()
         where = changed(before, self._parameters.contents(args, kwargs))
         if where is not None:
             self._note(f"it changes {where}, {ONCE}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import functools
-import threading
 from collections import OrderedDict, UserDict, defaultdict, deque
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,6 +21,11 @@ class Trainer:
     def __init__(self):
         self.latest = None
         self.count = 3
+
+
+class Scaling(keras.layers.Layer):
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(1,))
 
 
 class Module(tf.Module):
@@ -147,39 +152,41 @@ def test_globals_that_functions_name_are_looked_at_where_that_is_asked(made):
     assert LOGS == {"losses": [1.0]}
 
 
-def test_what_is_no_tensor_may_be_of_another_thread(monkeypatch):
-    trainer, row = Trainer(), [1]
-    before = places([trainer, row])
+class Cautious(list):
+    def clear(self):
+        raise TypeError
+
+    extend = clear
+
+
+class Extended(Slotted):
+    def __init__(self):
+        super().__init__()
+        self.more = 1
+
+
+def test_what_is_no_tensor_stays(made):
+    """It may be of another thread, or what Keras has built."""
+    trainer, row, names, counts, thing = Trainer(), [3, 1], {"a"}, defaultdict(int, kept=1), Extended()
+    layer = Scaling()
+    before = places([trainer, row, names, counts, thing, functools.partial(row.append), layer])
     trainer.count += 1
     row.append(2)
-    before.restore()
-    assert trainer.count == 4 and row == [1, 2]
-    done = threading.Event()
-    thread = threading.Thread(target=done.wait)
-    thread.start()
-    before.restore(numbers=True)
-    assert trainer.count == 4 and row == [1, 2]
-    done.set()
-    thread.join()
-    monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread()])  # whatever runs the tests
-    before.restore(numbers=True)
-    assert trainer.count == 3 and row == [1]
-
-
-def test_all_else_is_undone_where_that_is_asked(monkeypatch):
-    monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread()])
-    row, recent, names, counts = [3, 1], deque([1, 2], maxlen=2), {"a"}, defaultdict(int, kept=1, gone=2)
-    numbers, octets = np.zeros(2), bytearray(b"ab")
-    before = places([row, recent, names, counts, octets, functools.partial(row.append)])
-    beside = Places([("numbers", numbers)])
-    row[0] = 9
-    recent.append(3)
     names.add("b")
-    counts["spike"] += counts["kept"]
-    del counts["gone"]
-    octets += b"c"
-    numbers += 1.0
-    before.restore(numbers=True)
-    beside.restore(numbers=True)
-    assert row == [3, 1] and list(recent) == [1, 2] and names == {"a"} and octets == b"ab"
-    assert counts == {"kept": 1, "gone": 2} and not numbers.any()
+    counts["spike"] += 1
+    layer.build((1, 1))
+    row.append(made)
+    before.restore()
+    assert trainer.count == 4 and row == [3, 1, 2] and names == {"a", "b"} and counts == {"kept": 1, "spike": 1}
+    assert layer.built and len(layer.trainable_variables) == 1 and vars(thing) == {"more": 1}
+
+
+def test_what_cannot_be_restored_keeps_nothing_else_from_it(made):
+    cautious, row, frozen = Cautious([1]), [1], np.array([None], object)
+    before = places([frozen, cautious, row])
+    list.append(cautious, made)
+    row.append(made)
+    frozen[0] = made
+    frozen.flags.writeable = False
+    before.restore()
+    assert list.__len__(cautious) == 1 and row == [1]

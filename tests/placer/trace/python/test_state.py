@@ -1111,6 +1111,21 @@ def test_what_descriptors_do_when_a_class_is_made_is_no_effect_of_a_step():
     assert why_not(lambda x: x * CHECKED.rate) is None
 
 
+class Telling(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.tell, self.home = print, HOME
+
+
+TELLING = Telling()
+
+
+def test_what_is_held_and_not_called_is_no_effect():
+    assert why_not(lambda x: TELLING(x)) is None
+    assert why_not(lambda x, batch: batch["close"] - batch["open"] + len(TELLING.home.name)) is None
+    assert "tell" in why_not(lambda x: TELLING.tell(x))
+
+
 def test_a_function_that_acts_may_be_an_argument():
     assert "uses `log`" in why_not(lambda x, log: log(x), (("log", print),))
     assert why_not(of_sinks([math.sqrt, np.square, tf.square, len, Rates().of])) is None
