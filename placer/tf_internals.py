@@ -433,7 +433,7 @@ def keras_functions() -> dict[str, tuple[Any, str]]:
 
 def tied_by_keras(tensor: Any) -> dict[str, Any]:
     """What Keras tied to a tensor: its "mask", and the "logits" behind it."""
-    held = vars(tensor)  # a tensor takes 2 us to say that it lacks an attribute, and most have none
+    held = vars(tensor)  # asking a tensor for an attribute that it lacks is slow, and most have none
     found = {kind: held.get(name) for kind, name in KERAS_TIES.items()} if held else {}
     return {kind: tied for kind, tied in found.items() if isinstance(tied, tf.Tensor)}
 

@@ -188,7 +188,7 @@ def _refuse_lacking_link(problem: Problem) -> None:
     for edge in problem.graph.edges:
         here, there = (problem.feasible[problem.unit_of[op]] for op in (edge.src, edge.dst))
         if not any(_joined(problem, src, dst) for src in here for dst in there):
-            problem.topology.link(here[0], there[0])
+            problem.topology.link(here[0], there[0])  # which raises, and names the link
 
 
 def _joined(problem: Problem, src: int, dst: int) -> bool:

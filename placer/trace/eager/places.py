@@ -1,4 +1,6 @@
-"""What the user's objects hold before something is traced, to find what tracing changed in them, and to undo it."""
+"""What the user's objects hold before something is traced, to find what tracing changed in them, and to take the
+tensors of the trace out of them again. No code of the user's runs for it.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +44,7 @@ from placer.trace.python.kinds import (
 WRAPPED_BY = "placer.train."  # modules whose frames call the user's step
 MOST_PLACES = 20_000  # that are compared
 DEPTH = 4  # of containers within what a trace put somewhere
+ROWS = (list, tuple, set, frozenset, deque)
 CONTAINERS = (dict, list, set, deque, bytearray, array.array)
 
 
@@ -122,7 +125,8 @@ class Places:
             self._left.extend((words, part) for part in (_of_class(value) if self._in_globals else ()))
         else:
             parts, is_object = _parts(value), _is_object(type(value))
-            self._left.extend((words, part) for part in parts if not is_plain(part))
+            looked_at = parts[:MOST_PLACES] if self._in_globals else parts  # it may be a dataset
+            self._left.extend((words, part) for part in looked_at if not is_plain(part))
             if is_object and self._in_globals:
                 inner = (*(own_dict(value) or {}).values(), *_of_class(type(value)))
                 self._left.extend((words, part) for part in inner if not is_plain(part))
@@ -161,17 +165,22 @@ def _of_class(kind: type) -> Iterator[Any]:
     for base in kind.__mro__:
         if not is_library(base.__module__):
             for value in vars(base).values():
-                value = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-                if isinstance(value, (FunctionType, *CONTAINERS)):
+                if type(value) is property:
+                    value = value.fget
+                elif type(value) in (staticmethod, classmethod):
+                    value = value.__func__
+                if issubclass(type(value), (FunctionType, *CONTAINERS)):
                     yield value
 
 
 def _parts(value: Any) -> list[Any]:
     """What a container, a closure's cell, or an object of a class of the user's own holds."""
-    if isinstance(value, dict):
-        return [*value, *value.values()]
-    if isinstance(value, (list, tuple, set, frozenset, deque)):
-        return list(value)
+    stored, _ = tf_internals.tracked_container(value)
+    if issubclass(type(stored), dict):
+        return [*dict.keys(stored), *dict.values(stored)]
+    row: Any = next((kind for kind in ROWS if issubclass(type(stored), kind)), None)
+    if row is not None:
+        return list(row.__iter__(stored))
     if isinstance(value, (bytearray, array.array)):
         return [bytes(value)]
     if isinstance(value, np.ndarray):
@@ -243,7 +252,7 @@ def _restore(held: _Held) -> None:
 
 
 def _restore_named(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
-    """Undo it in a dict; whether there was anything to undo. No methods of the user's own are called."""
+    """Undo it in a dict; whether there was anything to undo."""
     kind = OrderedDict if isinstance(now, OrderedDict) else dict
     made = [key for key, value in list(kind.items(now)) if _is_made(before.get(key, EMPTY), value)]
     for key in made:
@@ -256,7 +265,7 @@ def _restore_named(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
 
 def _restore_row(now: list[Any] | deque[Any], before: list[Any]) -> bool:
     """Undo it in a list; whether there was anything to undo. Where another thread has put something there, too, that
-    stays. No methods of the user's own are called.
+    stays.
     """
     kind: Any = deque if issubclass(type(now), deque) else list
     values = list(kind.__iter__(now))

@@ -525,7 +525,7 @@ def _last(path: Path) -> str:
 
 
 def _is_text(path: Path) -> bool:
-    return path.root in ("constant", "begins")
+    return path.root in TEXT_ROOTS
 
 
 def _beginning(left: Paths, ends: str = "") -> Paths:

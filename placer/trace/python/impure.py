@@ -302,8 +302,8 @@ def _is_impure(value: Any) -> bool:
 
 
 def acts_unnamed(function: Any, label: str) -> bool:
-    """Whether a function acts on the world, or asks it, and code reaches it by another name than its own, as it does an
-    item, a default or an argument (`log=print`): no path in the code shows what is called there.
+    """Whether a function acts on the world, or asks it, and code has it as an item, a default or an argument
+    (`log=print`), or by another name than its own, so that no path in the code shows what is called.
     """
     while type(function) is functools.partial:
         function = function.func

@@ -156,7 +156,7 @@ class Cautious(list):
     def clear(self):
         raise TypeError
 
-    extend = clear
+    extend = __iter__ = clear
 
 
 class Extended(Slotted):
