@@ -124,8 +124,8 @@ def write_whole(path: str | Path, content: bytes) -> None:
 def check_outputs(*paths: str | Path | None, inputs: Iterable[str | Path | None] = ()) -> None:
     """Check, before long work, that its outputs can be written as they are now. A pipe need not have a reader yet.
 
-    inputs: what the work reads, or keeps its measurements in. Raises PlacerError, and BadInputError where two outputs
-    are one file, or one is an input.
+    inputs: what the work reads, or keeps its measurements in. Raises BadInputError, also where two outputs are one
+    file, or one is an input.
     """
     files, read = set(), list(inputs)
     for path in paths:
@@ -144,7 +144,7 @@ def check_outputs(*paths: str | Path | None, inputs: Iterable[str | Path | None]
                 with _beside(Path(path).resolve(), found.mode):
                     pass
         except OSError as error:
-            raise PlacerError(f"{path}: cannot be written ({error.strerror}); name another file.") from None
+            raise BadInputError(f"{path}: cannot be written ({error.strerror}); name another file.") from None
 
 
 def check_not_read(path: str | Path, inputs: Iterable[str | Path | None]) -> None:
@@ -161,19 +161,19 @@ class _Found(NamedTuple):
 
 
 def _found(path: str | Path) -> _Found:
-    """Looks behind symbolic links. Raises PlacerError for what is no output."""
+    """Looks behind symbolic links. Raises BadInputError for what is no output."""
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
         return _Found()
     except OSError as error:
-        raise PlacerError(f"{path}: cannot be written ({error.strerror}); name another file.") from None
+        raise BadInputError(f"{path}: cannot be written ({error.strerror}); name another file.") from None
     if stat.S_ISREG(mode):
         return _Found(mode=stat.S_IMODE(mode) & 0o777)
     if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode):
         return _Found(is_special=True)
     what = "a folder" if stat.S_ISDIR(mode) else "a socket" if stat.S_ISSOCK(mode) else "a block device"
-    raise PlacerError(f"{path}: is {what}, and is not written to; name a file.")
+    raise BadInputError(f"{path}: is {what}, and is not written to; name a file.")
 
 
 @contextmanager

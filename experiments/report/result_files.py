@@ -19,7 +19,7 @@ from experiments.report.report_files import is_page, write_each
 from experiments.report.tables import HEADS, best_and_single, cells, summary_lines
 from experiments.report.text import markdown_table, printable
 from experiments.report.versions import versions
-from placer.errors import PlacerError
+from placer.errors import BadInputError
 from placer.figures import short_ms
 from placer.files import check_not_read, check_outputs, write_whole
 from placer.graph.graph_files import write_graph, write_topology
@@ -57,15 +57,15 @@ def check_writable(
     """Check, before the search, what is written after it.
 
     Folders that are not there are made. inputs: as in `check_outputs`, but a search may be repeated in the folder from
-    which it takes devices or splits. Raises PlacerError for a file that cannot be
-    written, BadInputError for one that is an input, and for a `gantt` that is not a picture.
+    which it takes devices or splits. Raises BadInputError for a file that cannot be written or is an input, and for a
+    `gantt` that is not a picture.
     """
     check_picture(gantt)
     for folder in {p for p in (out, *(file and file.parent for file in (report, trace, gantt))) if p is not None}:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise PlacerError(f"{folder}: cannot be written ({error.strerror}); name another folder.") from error
+            raise BadInputError(f"{folder}: cannot be written ({error.strerror}); name another folder.") from error
     folder_files = () if out is None else (out / name for name in search_folder.FILES)
     check_outputs(*folder_files, report, trace, gantt)
     for path in filter(None, (report, trace, gantt)):

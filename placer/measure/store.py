@@ -75,12 +75,12 @@ class Store:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Opens or makes the file. Raises PlacerError where it cannot be used."""
+        """Opens or makes the file. Raises BadInputError for what is no store, PlacerError where it cannot be used."""
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.exists() and not self.path.is_file():  # SQLite would wait for a pipe for ever
-                raise PlacerError(f"the store {self.path} is no file; name another with --store.")
+                raise BadInputError(f"the store {self.path} is no file; name another with --store.")
             # One thread at a time uses it; a training that was interrupted may be closed by another one.
             self.connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         except (sqlite3.Error, OSError) as error:
@@ -105,10 +105,10 @@ class Store:
                 raise self._failed("used", error) from error
 
     def _check_ours(self) -> None:
-        """Raises PlacerError for another version's file, and for another program's."""
+        """Raises BadInputError for another version's file, and for another program's."""
         version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
         if not 0 <= version <= SCHEMA_VERSION:
-            raise PlacerError(
+            raise BadInputError(
                 f"the store {self.path} has schema {version}, this Placer writes {SCHEMA_VERSION}; "
                 "name another file with --store."
             )
@@ -120,7 +120,7 @@ class Store:
             found.setdefault(table, set()).add(column)
         known = {name: found[name] for name in HELD if name in found}
         if (found and not known) or any(columns != HELD[name] for name, columns in known.items()):
-            raise PlacerError(f"{self.path} is an SQLite file of another program; name another with --store.")
+            raise BadInputError(f"{self.path} is an SQLite file of another program; name another with --store.")
 
     @contextmanager
     def _transaction(self, done: str) -> Iterator[None]:
@@ -141,7 +141,9 @@ class Store:
     def _failed(self, done: str, error: sqlite3.Error | OSError) -> PlacerError:
         """The error of a store that cannot be `done`, with what to do about it."""
         advice = ADVICE.get(_code(error), "name another with --store")
-        return PlacerError(f"the store {self.path} cannot be {done}: {one_line(str(error))}; {advice}.")
+        is_none = isinstance(error, OSError) or _code(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN)
+        kind = BadInputError if is_none else PlacerError
+        return kind(f"the store {self.path} cannot be {done}: {one_line(str(error))}; {advice}.")
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         """What a query finds. Raises PlacerError for a store that is damaged."""

@@ -94,12 +94,12 @@ def cases() -> Iterator[Case]:
     """A full device, a folder, pipes, read-only folders, a full disk, and a file that may not grow, as outputs."""
     yield Case("/dev/full as --out", 1, True, partial(_plan, out="/dev/full"), _is_device("/dev/full"))
     yield Case("/dev/full as --trace beside --gantt", 1, True, _simulated, lambda folder: (folder / "x.svg").exists())
-    yield Case("a folder as --out", 1, False, _on_folder, lambda folder: (folder / "taken").is_dir())
+    yield Case("a folder as --out", 2, False, _on_folder, lambda folder: (folder / "taken").is_dir())
     yield Case("a pipe without a reader", 1, True, _on_pipe, lambda folder: _is_pipe(folder / "pipe"))
     yield Case("a pipe whose reader goes away", 1, True, _on_closed_pipe, lambda folder: _is_pipe(folder / "pipe"))
-    yield Case("a folder that is not there", 1, False, partial(_plan, out="none/mapping.json"))
+    yield Case("a folder that is not there", 2, False, partial(_plan, out="none/mapping.json"))
     yield Case(
-        "a folder that may not be written", 1, False, _on_read_only, lambda folder: not any(_ro(folder).iterdir())
+        "a folder that may not be written", 2, False, _on_read_only, lambda folder: not any(_ro(folder).iterdir())
     )
     yield Case("a file that may not grow", 1, True, _on_limited, lambda folder: not (folder / "mapping.json").exists())
     yield Case("stdout on a full device", 1, False, partial(_plan, out="mapping.json", stdout="/dev/full"),

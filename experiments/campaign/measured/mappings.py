@@ -10,7 +10,7 @@ from typing import Any
 from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured.profiled import Profiled
 from experiments.campaign.store import PROFILE, Held, Store
-from placer.errors import PlacerError
+from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
 
@@ -30,7 +30,7 @@ def write_best(store: Store, folder: Path) -> dict[str, str]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise PlacerError(f"--best {folder}: {error.strerror}; name another folder.") from None
+        raise BadInputError(f"--best {folder}: {error.strerror}; name another folder.") from None
     names = _file_names(cases)
     for case in cases:
         file = _best(store, case, [held for held in cells if held.case_key == case])

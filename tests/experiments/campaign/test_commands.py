@@ -78,7 +78,7 @@ def test_outputs_of_a_report_and_an_export_are_tried_each_by_itself(done, tmp_pa
     assert "no measured cell" in ran.stderr and (done / "t.csv").exists()
     (done / "t.parquet").mkdir()
     ran = placer("export", done / "campaign.toml", "--out", done / "t.parquet")
-    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1) and "is a folder" in ran.stderr
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1) and "is a folder" in ran.stderr
 
 
 @pytest.mark.parametrize(("command", "format"), [("report", "md"), ("export", "csv")])

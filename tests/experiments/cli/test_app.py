@@ -121,7 +121,7 @@ def test_a_simulated_step_is_drawn(topology, tmp_path):
         (("compare", "mnist_softmax", "--workers", 2, "--searcher", "oracle"), 2, "oracle"),
         (("compare", "mnist_softmax", "--curves", "curves.gif"), 2, "--curves"),
         (("search", "mnist_softmax", "--report", "report.txt"), 2, "a report ends in .html (a page) or .md"),
-        (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 1, "/proc/none"),
+        (("search", "mnist_softmax", "--workers", 2, "--out", "/proc/none"), 2, "/proc/none"),
         pytest.param(("search", "mnist_softmax"), 1, "nothing to place", marks=pytest.mark.nightly),
         pytest.param(("devices", "--devices", "gpus:0"), 2, "as in gpus:2", marks=pytest.mark.nightly),
         pytest.param(

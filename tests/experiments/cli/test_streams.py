@@ -145,7 +145,7 @@ def test_an_output_that_is_none_is_refused_before_the_work(paths, tmp_path):
     ]
     for run in runs:
         done = placer(*run)
-        assert (done.returncode, done.stdout, len(lines(done))) == (1, b"", 1)
+        assert (done.returncode, done.stdout, len(lines(done))) == (2, b"", 1)
     assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 

@@ -68,7 +68,7 @@ def test_a_store_that_cannot_be_written_loses_no_export(tmp_path):
     profiles = [SimpleNamespace(rows=lambda: ROWS)]
     rows, known, lost = _keep(profiles, tmp_path / "folder.sqlite", tmp_path / "rows.csv")
     assert rows == known == ROWS == load(tmp_path / "rows.csv")
-    assert [type(error) for error in lost] == [PlacerError]
+    assert [type(error) for error in lost] == [BadInputError]
     (tmp_path / "export.csv").mkdir()
     *_, lost = _keep(profiles, tmp_path / "rows.sqlite", tmp_path / "export.csv")
     assert [str(error).partition(": ")[2] for error in lost] == ["is a folder, and is not written to; name a file."]

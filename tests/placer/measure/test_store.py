@@ -114,7 +114,7 @@ def test_another_schema_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "runs.sqlite"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version=99")
-    with pytest.raises(PlacerError, match="schema 99"):
+    with pytest.raises(BadInputError, match="schema 99"):
         Store(path)
 
 
@@ -122,7 +122,7 @@ def test_another_schema_is_refused_and_left_alone(tmp_path):
 def test_a_file_that_is_no_store_is_refused(tmp_path, content):
     path = tmp_path / "runs.sqlite"
     path.write_bytes(content)
-    with pytest.raises(PlacerError, match="cannot be used"):
+    with pytest.raises(BadInputError, match="cannot be used"):
         Store(path)
     assert path.read_bytes() == content
 
@@ -144,7 +144,7 @@ def test_another_programs_file_is_named_as_that_and_left_alone(tmp_path, table, 
     connection.execute(f"PRAGMA user_version={version}")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(PlacerError, match="of another program; name another"):
+    with pytest.raises(BadInputError, match="of another program; name another"):
         Store(path)
     assert path.read_bytes() == before
 
@@ -164,7 +164,7 @@ def test_a_store_of_the_first_version_gets_what_it_lacks(tmp_path, store):
 def test_a_pipe_is_refused(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with pytest.raises(PlacerError, match="is no file"):
+    with pytest.raises(BadInputError, match="is no file"):
         Store(path)
 
 
