@@ -20,6 +20,7 @@ from placer.splits.rules.local import FUSED, REDUCED, VECTORS
 from placer.splits.rules.way import BATCH, Cut, Joined, axis_name
 from placer.splits.step_graph import StepGraph
 
+NONE_LOCAL = "No batch normalisation is divided by examples here, so that local statistics change nothing."
 PASSED = frozenset({"Identity", "StopGradient", "PreventGradient", "Reshape", "Squeeze", "ExpandDims"})
 
 
@@ -36,6 +37,18 @@ def with_local_statistics(graph: StepGraph, plan: SplitPlan) -> tuple[SplitPlan,
         divisions |= region
     normalized = sum(graph.op(name).type == "FusedBatchNormV3" for name in fused) + sum(map(bool, regions))
     return SplitPlan(divisions, plan.in_flight), normalized, sum(not region for region in regions)
+
+
+def kept_whole(plan: SplitPlan, made: int = 0, kept: int = 0) -> str | None:
+    """What of the plan has no local statistics though they were asked for, in words; None where all has. made, kept: as
+    `with_local_statistics` gives them.
+    """
+    if kept:
+        return (
+            f"{kept} of {made + kept} batch normalisations keep the statistics of the whole batch, because what the "
+            "step does with them could not be followed."
+        )
+    return None if plan.is_local else NONE_LOCAL
 
 
 def with_whole_statistics(graph: StepGraph, plan: SplitPlan) -> SplitPlan:

@@ -52,7 +52,7 @@ def split_step(
             if value is None:
                 variables[part] = tf.TensorSpec(parts.shape(variable.shape.as_list(), i), variable.dtype, part)
                 continue
-            with tf.device(tf_internals.handle_of(variable).device):
+            with tf.device(tf_internals.variables.handle_of(variable).device):
                 variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
     content = captured.graph.content
     op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops, content)

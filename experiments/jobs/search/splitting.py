@@ -25,7 +25,6 @@ NEEDED = (
     "all of them are under way at once. Batch normalisation does not with --split-batchnorm local."
 )
 NO_ROOM = "ops stay whole, because the devices have no memory to measure divided steps beside whole ones."
-NONE_LOCAL = "No batch normalisation is divided by examples here, so that --split-batchnorm local changes nothing."
 
 
 class Chosen(NamedTuple):
@@ -142,14 +141,16 @@ def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
 
 def _most_promising(job: Job) -> Chosen | None:
     """None where no plan promises enough."""
+    from placer.splits.local_statistics import kept_whole
+
     judge = _judge(job)
     job.progress.phase("judging plans of splits")
     found = judge.best(len(job.topology), lambda policy: job.progress.phase(f"judging splits: {policy}"))
     if isinstance(found, str):
         job.ended.append(found)
         return None
-    if job.settings.is_local and not found.step.plan.is_local:
-        job.notes.append(NONE_LOCAL)
+    if job.settings.is_local and (note := kept_whole(found.step.plan)) is not None:
+        job.notes.append(note)
     return Chosen(found.step, found.policy)
 
 
@@ -164,14 +165,9 @@ def _judge(job: Job) -> Judge:
 
 def _local(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitPlan:
     """The plan with statistics of each part's own, and a note of what could not have them."""
-    from placer.splits.local_statistics import with_local_statistics
+    from placer.splits.local_statistics import kept_whole, with_local_statistics
 
-    plan, made, left = with_local_statistics(graph, plan)
-    if left:
-        job.notes.append(
-            f"{left} of {made + left} batch normalisations keep the statistics of the whole batch, because what the "
-            "step does with them could not be followed."
-        )
-    elif not plan.is_local:
-        job.notes.append(NONE_LOCAL)
+    plan, made, kept = with_local_statistics(graph, plan)
+    if (note := kept_whole(plan, made, kept)) is not None:
+        job.notes.append(note)
     return plan

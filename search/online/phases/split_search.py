@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from placer import phase_names
 from placer.errors import PlacerError
@@ -46,19 +46,29 @@ class SplitSearch:
             if isinstance(plan, str):
                 self._narrator.say("plan", plan)
             else:
-                self.search = FirstSearch(self.trials, self.settings, self._narrator, plan)
-                self._narrator.say("plan", f"{live.divided_in_words(plan)}; mappings of that are tried, too.")
+                self.search = FirstSearch(self.trials, self.settings, self._narrator, plan.number)
+                self._narrator.say("plan", f"{live.divided_in_words(plan.number)}; mappings of that are tried, too.")
+                if plan.note is not None:
+                    self._narrator.say("plan", plan.note)
         self._is_judged = True
 
 
-def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> int | str:
-    """The number of the plan that was given, or of the most promising one; why no ops are divided where none is worth
-    a try. Raises BadInputError where a plan that was given cannot be carried out.
+class Chosen(NamedTuple):
+    """A plan of splits that the step has."""
+
+    number: int  # among its plans
+    note: str | None  # what of it is otherwise than it was asked for, in words
+
+
+def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> Chosen | str:
+    """The plan that was given, or the most promising one; why no ops are divided where none is worth a try.
+
+    Raises BadInputError where a plan that was given cannot be carried out.
     """
     import tensorflow as tf
 
     from placer.graph.coarsen import coarsen
-    from placer.splits.local_statistics import with_local_statistics
+    from placer.splits.local_statistics import kept_whole, with_local_statistics
     from placer.splits.plan_files import read_plan
     from placer.splits.step_graph import StepGraph
     from placer.trace.tracing import gist
@@ -66,17 +76,21 @@ def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> 
     from search.splits.choose import Judge  # loads TensorFlow
 
     if settings.split != SPLIT_AUTO:
-        plan = read_plan(settings.split)
+        plan, note = read_plan(settings.split), None
         if settings.is_local:
-            plan = with_local_statistics(StepGraph(live.captured().graph_def), plan)[0]
-        return live.divide(plan)
+            plan, made, kept = with_local_statistics(StepGraph(live.captured().graph_def), plan)
+            note = kept_whole(plan, made, kept)
+        return Chosen(live.divide(plan), note)
     assert live.graph is not None  # profiled
     groups = coarsen(live.graph, settings.groups, topology)
     prediction = Prediction.profiled(groups, topology, settings.planned(WHOLE).headroom)
     judge = Judge(live.captured(), prediction, settings.groups, settings.seed, stored=False, local=settings.is_local)
     try:
         best = judge.best(len(topology))
-        return best if isinstance(best, str) else live.divide(best.step.plan)
+        if isinstance(best, str):
+            return best
+        plan = best.step.plan
+        return Chosen(live.divide(plan), kept_whole(plan) if settings.is_local else None)
     except (PlacerError, tf.errors.OpError):
         raise
     except Exception as error:  # dividing is an offer: nobody asked for this plan

@@ -37,7 +37,7 @@ from search.online import controller
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
 from search.online.interfaces import Steps
-from search.online.phases.split_search import chosen
+from search.online.phases.split_search import Chosen, chosen
 from search.online.settings import OnlineSettings
 from search.splits import choose
 from search.splits.candidates import plan_by
@@ -453,8 +453,19 @@ def test_a_plan_that_is_given_is_the_one_that_is_tried(make_step: Callable[[], M
     given: list[SplitPlan] = []
     live: Any = SimpleNamespace(divide=lambda plan: given.append(plan) or 7)
     device = Device("cpu:0", "cpu")
-    assert chosen(live, OnlineSettings(split=str(path)), Topology((device,))) == 7
+    assert chosen(live, OnlineSettings(split=str(path)), Topology((device,))) == (7, None)
     assert given == [read_plan(path)]
+
+
+def test_a_training_says_where_local_statistics_change_nothing(make_step: Callable[[], Made], tmp_path: Path) -> None:
+    step, inputs = make_step()
+    path = divided(step, inputs, tmp_path / "mapping.json", "columns")
+    graph_def = capture(step, inputs, "step").graph_def
+    live: Any = SimpleNamespace(divide=lambda plan: 7, captured=lambda: SimpleNamespace(graph_def=graph_def))
+    settings = OnlineSettings(split=str(path), split_batchnorm="local")
+    found = chosen(live, settings, Topology((Device("cpu:0", "cpu"),)))
+    assert isinstance(found, Chosen) and found.number == 7
+    assert found.note is not None and "local statistics change nothing" in found.note
 
 
 @pytest.mark.parametrize(
