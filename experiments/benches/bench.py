@@ -172,9 +172,9 @@ def _summary(records: Mapping[str, Facts], pages: Mapping[str, Page]) -> list[st
         "Seconds of two sections can be compared only where machine and commit are the same; every ratio was measured "
         "within one run. *Commit*: the last one that changed code; records, tests and documents do not count."
         + (" A + after it: with changes that were not committed." if dirty else "")
-        + f" Intervals ({CONFIDENCE:.0%}) are over the networks of a section, where nothing else is said: so far the "
-        f"mean would move with other networks of this kind. They are bootstrapped from {MANY} networks on, and by "
-        "Student's t for fewer.",
+        + f" Intervals ({CONFIDENCE:.0%}) are over the networks of a section, where nothing else is said: the "
+        "range in which the mean would probably lie for other networks of this kind. They are bootstrapped from "
+        f"{MANY} networks on, and by Student's t for fewer.",
         "",
         *markdown_table(("bench", "what it came to", "machine", "commit", "took"), rows, left=range(4)),
     ]

@@ -28,14 +28,14 @@ LEGEND = (
 
 def errors_of(facts: Facts) -> list[float]:
     """The absolute errors of the steps of all networks that could be left out."""
-    return [abs(row["error"]) for row in _measured(facts)]
+    return [abs(row["error"]) for row in measured_rows(facts).values()]
 
 
 def left_out_lines(facts: Facts) -> Iterator[str]:
     """The errors in words, each network as a row; nothing in records from before there were any."""
     if not facts.get("left_out"):
         return
-    rows = _measured(facts)
+    rows = list(measured_rows(facts).values())
     yield ""
     yield (
         f"Networks left out of the dataset, one at a time{_only(facts)}: the step on one worker, predicted from the "
@@ -48,8 +48,9 @@ def left_out_lines(facts: Facts) -> Iterator[str]:
         yield from ("", "Means of the absolute errors, and what the plans are worth:", "", *_means(facts, rows))
 
 
-def _measured(facts: Facts) -> list[Facts]:
-    return [row for row in facts.get("left_out", {}).values() if "failed" not in row]
+def measured_rows(facts: Facts) -> dict[str, Facts]:
+    """What was measured of each network that was left out, those that failed not among them."""
+    return {name: row for name, row in facts.get("left_out", {}).items() if "failed" not in row}
 
 
 def _only(facts: Facts) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from experiments.benches.bench import Facts, missing_lines
 from experiments.benches.intervals import mean_in_words
 from experiments.benches.operators.left_out_page import errors_of, left_out_lines
+from experiments.benches.operators.plot import PICTURE
 from experiments.report.text import markdown_table, percent
 
 ERRORS = (
@@ -57,6 +58,8 @@ def page_lines(facts: Facts) -> list[str]:
         f"signatures not fitted). Counted are ops of at least {facts['counted_from_s'] * 1e6:.0f} us. Each measured "
         f"time is the median of {facts['repeats']} repeats, in passes minutes apart over {len(facts['networks'])} "
         f"networks{_swept(facts)}, levelled by `placer/profile/operators/drift.py`.",
+        "",
+        f"![Errors by family of ops, and steps of networks left out]({PICTURE})",
         "",
         *markdown_table(
             ("mean absolute error", "unseen shapes", "unseen networks"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from experiments.benches.bench import BenchOptions
 from experiments.benches.operators import run
@@ -14,6 +15,7 @@ from experiments.benches.operators.elsewhere import elsewhere_facts
 from experiments.benches.operators.left_out import DEVICES, left_out
 from experiments.benches.operators.left_out_page import left_out_lines
 from experiments.benches.operators.page import _aims, _elsewhere_lines, headline
+from experiments.benches.operators.plot import draw, fill
 from experiments.benches.operators.run import left_out_facts, profiled, summary
 from experiments.benches.process import alone
 from placer.measure.store import Store
@@ -82,6 +84,31 @@ def test_the_page_and_the_headline_say_which_aims_are_reached() -> None:
     told = headline(facts | {"left_out": {"a": row(1.0, 1.2, 1.0, 1.0), "b": {"failed": "no."}}})
     assert "unseen networks - (wanted: 20%)" in told and told.endswith("20.0% (median 20.0%) (wanted: 12%)")
     assert headline({}).endswith("left out unknown (wanted: 12%)")
+
+
+def family(name: str, shapes: float, networks: float | None) -> dict[str, Any]:
+    return {
+        "family": name, "rows": 7, "mape_unseen_shapes": shapes, "mape_unseen_networks": networks,
+        "mape_time_weighted": 0.05,
+    }  # fmt: skip
+
+
+def test_the_picture_shows_families_the_least_error_on_top_and_networks_left_out(tmp_path: Path) -> None:
+    facts = {"families": [family("conv", 0.2, 0.3), family("sums", 0.1, None)]}
+    rows = {"towers": row(1.0, 1.2, 1.0, 1.0), "vgg16": row(4.0, 3.0, 1.0, 1.0), "moe": {"failed": "no."}}
+    figure = Figure()
+    fill(figure, facts | {"left_out": rows})
+    errors, steps = figure.axes
+    assert [label.get_text() for label in errors.get_yticklabels()] == ["sums (7)", "conv (7)"]
+    assert [bar.get_width() for bar in errors.patches] == [0.1, 0.2]
+    assert errors.collections[0].get_offsets().tolist() == [[0.3, 1.0]]
+    assert steps.collections[0].get_offsets().tolist() == [[1000.0, 1200.0], [4000.0, 3000.0]]
+    assert {text.get_text() for text in steps.texts} == {"towers", "vgg16"}
+    alone = Figure()
+    fill(alone, facts)
+    assert len(alone.axes) == 1
+    draw(facts | {"left_out": rows}, tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
 def times_of(machine: str, launch_s: float, peak: float, idle: float) -> list[OperatorRow]:
