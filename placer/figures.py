@@ -1,4 +1,4 @@
-"""Figures as text, the same in lines, tables, pages and pictures."""
+"""Times and sizes as text, the same in lines, tables, pages and pictures."""
 
 from __future__ import annotations
 

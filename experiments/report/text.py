@@ -1,4 +1,4 @@
-"""Figures and names as text, the same in tables, pages and pictures."""
+"""Names, shares and Markdown tables as text; times and sizes are in placer/figures.py."""
 
 from __future__ import annotations
 
