@@ -65,7 +65,7 @@ def check_not_hidden() -> None:
 
 
 def load(module: str, name: str) -> Any:
-    """`name` of `module`, which must be ours, or what takes its place (placer/left_alone.py) with another TensorFlow.
+    """`name` of `module`, which must be ours; with another TensorFlow, what placer/other_tensorflow.py has for it.
 
     Raises BadInputError where the user's own file or folder hides it, and where nothing can take its place.
     """
@@ -76,7 +76,7 @@ def load(module: str, name: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except OtherTensorFlowError as error:
-        from placer.left_alone import stand_in
+        from placer.other_tensorflow import stand_in
 
         return stand_in(name, error)
 

@@ -60,9 +60,9 @@ def _connect(cluster: tf.train.ClusterSpec, interfaces: frozenset[str]) -> None:
     global _server
     host = cluster.job_tasks(HOST_JOB)[0].rpartition(":")[0] if HOST_JOB in cluster.jobs else "localhost"
     wanted, found = Server(host, interfaces), _server
-    leaves, joins = not set(cluster.jobs) - {HOST_JOB}, found == wanted and not tf_internals.joined_tasks()
+    leaves, joins = not set(cluster.jobs) - {HOST_JOB}, found == wanted and not tf_internals.devices.joined_tasks()
     _server = None
-    if found is not None and (leaves or joins) and tf_internals.serve_cluster(cluster):
+    if found is not None and (leaves or joins) and tf_internals.devices.serve_cluster(cluster):
         _server = found
     else:
         tf.config.experimental_connect_to_cluster(cluster)

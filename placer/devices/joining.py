@@ -70,7 +70,7 @@ def join_workers(tasks: Mapping[int, str], *, own: bool = False) -> Joined:
         while True:
             try:
                 with waiting("the devices were joined"):
-                    with tf_internals.kept_by_workers(KEPT_S) if own else nullcontext():
+                    with tf_internals.devices.kept_by_workers(KEPT_S) if own else nullcontext():
                         joined = _joined_once(tasks, mine[0], interfaces)
                     _check_versions(tasks, joined.infos)
                     _heeding = set(tasks) if own else {task for task, info in joined.infos.items() if info.heeds}
@@ -102,7 +102,7 @@ _keeps_alive = False
 
 
 def _joined_peers() -> set[Peer]:
-    return set().union(*map(_peers, tf_internals.joined_tasks().values()))
+    return set().union(*map(_peers, tf_internals.devices.joined_tasks().values()))
 
 
 @lru_cache(maxsize=256)
@@ -120,7 +120,7 @@ def _joined_once(tasks: Mapping[int, str], mine: str, interfaces: Collection[str
     # Joining the same cluster twice in a row breaks it (the workers get a port that is closed), so join a cluster in
     # which the first worker has another number in between.
     clusters = [dict(tasks)]
-    if tf_internals.joined_tasks() == clusters[0]:
+    if tf_internals.devices.joined_tasks() == clusters[0]:
         clusters.insert(0, {max(tasks) + 1: tasks[min(tasks)]})
     for cluster in clusters:
         host = {} if ip_address(mine).is_loopback else {HOST_JOB: [f"{mine}:{free_ports(1)[0]}"]}
@@ -190,7 +190,7 @@ def reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
 
 def disconnect() -> None:
     """Leave the workers that are joined, if any. Raises what TensorFlow raises."""
-    if tf_internals.joined_tasks():
+    if tf_internals.devices.joined_tasks():
         connect(tf.train.ClusterSpec({}))
 
 
@@ -206,7 +206,7 @@ def _say(word: str) -> None:
     """Tell the joined workers that heed it. Those that cannot be told keep their memory: one is lost, which shows soon,
     or a sandbox opens no pipe by its number.
     """
-    for task in _heeding & tf_internals.joined_tasks().keys():
+    for task in _heeding & tf_internals.devices.joined_tasks().keys():
         with suppress(tf.errors.OpError), tf.device(f"/job:worker/task:{task}/device:CPU:0"):
             tf.io.write_file(freed_memory.WORDS_PATH, word)
 
@@ -231,7 +231,7 @@ def leave_if_there(addresses: Iterable[str], *, ends: bool) -> None:
 
 def fail_at_once() -> None:
     """Turn off streaming of ops, which never notices a lost worker, and gRPC's waiting for one to come back."""
-    if tf_internals.joined_tasks() and os.environ.get(STREAMING) != "false":
+    if tf_internals.devices.joined_tasks() and os.environ.get(STREAMING) != "false":
         warnings.warn(
             "workers were joined earlier in this process, so a lost worker will not be noticed: "
             f"call open_devices(resilient=True) first, or set {STREAMING}=false.",

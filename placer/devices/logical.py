@@ -54,7 +54,7 @@ def _divide(asked: Division) -> None:
         raise BadInputError(
             f"devices {asked.spec!r}: this process's {asked.kind} is divided in another way; leave them out."
         )
-    if tf_internals.devices_are_set_up():
+    if tf_internals.devices.devices_are_set_up():
         raise BadInputError(
             f"devices {asked.spec!r}: TensorFlow has set up its devices, which cannot be divided any more; "
             f"call placer.split({asked.spec!r}) first thing, before any model, variable or tensor is made."

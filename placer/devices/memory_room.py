@@ -35,22 +35,22 @@ def short_of_room(devices: Devices, wanted_bytes: Mapping[str, float]) -> str | 
 def _gives(device: str, size: float) -> bool:
     pieces = [PIECE_BYTES] * int(size // PIECE_BYTES) + [int(size % PIECE_BYTES)]
     name = f"__placer_room_{next(_serial)}"
-    tf_internals.add_function(_function_def(name, device, [piece for piece in pieces if piece]))
+    tf_internals.functions.add_function(_function_def(name, device, [piece for piece in pieces if piece]))
     try:
         with waiting("devices were asked for memory", first=True):
-            tf_internals.call_function(name, [], 0, tf_internals.plain_config())
+            tf_internals.functions.call_function(name, [], 0, tf_internals.functions.plain_config())
     except tf.errors.ResourceExhaustedError:
         return False
     finally:
-        tf_internals.remove_function(name)
+        tf_internals.functions.remove_function(name)
     return True
 
 
-def _function_def(name: str, device: str, pieces: list[int]) -> tf_internals.FunctionDef:
+def _function_def(name: str, device: str, pieces: list[int]) -> tf_internals.functions.FunctionDef:
     """A function that has tensors of these bytes all at once. It asks for one after another, because TensorFlow's
     allocator waits 10 s before it refuses, on each thread.
     """
-    function = tf_internals.new_function(name)
+    function = tf_internals.functions.new_function(name)
     for i, size in enumerate(pieces):
         shape = function.node_def.add(name=f"shape_{i}", op="Const", device=device)
         shape.attr["dtype"].type = tf.int32.as_datatype_enum

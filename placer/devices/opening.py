@@ -110,7 +110,7 @@ def _in_process(*, gpus: bool) -> Devices:
     """This process's GPUs (if `gpus`), then its CPU. A GPU copies one tensor at a time in each direction."""
     cards = tf.config.list_logical_devices("GPU") if gpus else []
     names = {f"gpu:{i}": full_name(card.name) for i, card in enumerate(cards)}
-    limits = tf_internals.device_memory_limits()
+    limits = tf_internals.devices.device_memory_limits()
     products = dict(zip(names, gpu_names(), strict=False))
     found = [
         Device(name, "gpu", limits.get(tf_name), hardware=products.get(name, "")) for name, tf_name in names.items()
@@ -165,7 +165,7 @@ def _devices_of(
     found: list[Device] = []
     tf_names: dict[str, str] = {}
     by_name: dict[str, str] = {}
-    limits = tf_internals.device_memory_limits()
+    limits = tf_internals.devices.device_memory_limits()
     for task, address in enumerate(addresses):
         gpus = [full_name(name) for name in joined.gpus if f"/task:{task}/" in full_name(name)]
         names = {f"worker:{task}/gpu:{i}": tf_name for i, tf_name in enumerate(gpus)}

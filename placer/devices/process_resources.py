@@ -43,18 +43,20 @@ def dropped_by_joining(*, left: bool = False) -> str | None:
     """In words, what this program holds that would be gone after workers are joined, or only `left`; None where there
     is nothing.
     """
-    if any(map(_is_used, tf_internals.dataset_captures())):
+    if any(map(_is_used, tf_internals.resources.dataset_captures())):
         return PIPELINE
     if (named := _named()) is not None:
         return named
     if (kept := kept_by_shared_dataset()) is not None or left:
         return kept and SHARED[kept]
-    return SEEDED if any(map(tf_internals.draws_from_seeds, tf_internals.called_graphs())) else None
+    return SEEDED if any(map(tf_internals.settings.draws_from_seeds, tf_internals.graphs.called_graphs())) else None
 
 
 def _is_used(handle: Any) -> bool:
     """Whether a handle is the current one of a variable, not a stale one that nothing can use any more."""
-    return tf_internals.is_handle_of_variable(handle) and tf_internals.current_handle(handle) is handle
+    return (
+        tf_internals.variables.is_handle_of_variable(handle) and tf_internals.variables.current_handle(handle) is handle
+    )
 
 
 def refusal(done: str) -> str | None:
@@ -81,10 +83,10 @@ def remedy(dropped: str) -> str:
 
 
 def _named() -> str | None:
-    kinds = tf_internals.named_resource_kinds()
+    kinds = tf_internals.resources.named_resource_kinds()
     for kind, types in kinds.items():
         for thing in instances_of(types):
-            if tf_internals.is_found_by_name(thing):
+            if tf_internals.resources.is_found_by_name(thing):
                 return f"{IN_WORDS[kind]} ({type(thing).__name__})"
     return None
 

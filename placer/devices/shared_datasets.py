@@ -27,7 +27,7 @@ def kept_by_shared_dataset() -> str | None:
     """
     datasets = instances_of([tf.data.Dataset])
     references = [sys.getrefcount(dataset) - OWN_REFERENCES for dataset in datasets]
-    kept = [tf_internals.kept_by_dataset(dataset) for dataset in datasets]
+    kept = [tf_internals.resources.kept_by_dataset(dataset) for dataset in datasets]
     if not any(kept):
         return None
     number = {id(dataset): i for i, dataset in enumerate(datasets)}
@@ -52,7 +52,7 @@ def _whole(datasets: list[Any], made_of_it: list[list[int]]) -> list[bool]:
     iterated = {
         id(found) for one in instances_of([tf.data.Iterator]) for found in _datasets_in(list(vars(one).values()))
     }
-    batched = {i for i, dataset in enumerate(datasets) if tf_internals.makes_batches(dataset)}
+    batched = {i for i, dataset in enumerate(datasets) if tf_internals.resources.makes_batches(dataset)}
     batched = batched.union(*(_followers(i, made_of_it) for i in batched))
     return [i in batched or id(dataset) in iterated for i, dataset in enumerate(datasets)]
 

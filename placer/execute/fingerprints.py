@@ -47,7 +47,7 @@ class Fingerprints:
         own = [Fingerprinted(_cpu_beside(v.device), v.device, v.dtype.as_datatype_enum) for _, v in parts]
         by_cpu = sorted(range(len(parts)), key=own.__getitem__)
         key = tuple(own[i] for i in by_cpu)
-        handles = [tf_internals.handle_of(parts[i][1]) for i in by_cpu]
+        handles = [tf_internals.variables.handle_of(parts[i][1]) for i in by_cpu]
         tensors = self._functions.call(key, handles, outputs=len({one.cpu for one in key}))
         made = dict(zip(by_cpu, (row.tobytes() for rows in tensors for row in rows.numpy()), strict=True))
         found = dict.fromkeys(held, b"")
@@ -68,9 +68,9 @@ def _cpu_beside(device: str) -> str:
     return str(spec.replace(device_type="CPU", device_index=0).to_string())
 
 
-def _function_def(name: str, key: Sequence[Fingerprinted]) -> tf_internals.FunctionDef:
+def _function_def(name: str, key: Sequence[Fingerprinted]) -> tf_internals.functions.FunctionDef:
     """A function of handles, sorted by CPU: for each CPU, eight bytes per variable, as uint8 [n, 1, 8]."""
-    function = tf_internals.new_function(name)
+    function = tf_internals.functions.new_function(name)
     for cpu, group in groupby(enumerate(key), key=lambda one: one[1].cpu):
         rows = [_fingerprint(function, i, one) for i, one in group]
         node = function.node_def.add(name=f"rows_{rows[0]}", op="Pack", device=cpu)
@@ -81,7 +81,7 @@ def _function_def(name: str, key: Sequence[Fingerprinted]) -> tf_internals.Funct
     return function
 
 
-def _fingerprint(function: tf_internals.FunctionDef, i: int, one: Fingerprinted) -> int:
+def _fingerprint(function: tf_internals.functions.FunctionDef, i: int, one: Fingerprinted) -> int:
     """Add the nodes for handle number `i`, and return it."""
     function.signature.input_arg.add(name=f"handle_{i}", type=tf.resource.as_datatype_enum)
 

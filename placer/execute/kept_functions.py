@@ -16,7 +16,7 @@ _serial = itertools.count()
 class KeptFunctions(Generic[K]):
     """Functions by what they are made for: the latest MOST_KEPT are kept, and each is run as it is."""
 
-    def __init__(self, what: str, made: Callable[[str, K], tf_internals.FunctionDef]) -> None:
+    def __init__(self, what: str, made: Callable[[str, K], tf_internals.functions.FunctionDef]) -> None:
         """what: part of their names. made: the function of this name."""
         self._what, self._made = what, made
         self._names: dict[K, str] = {}
@@ -26,14 +26,14 @@ class KeptFunctions(Generic[K]):
         name = self._names.pop(key, None)
         if name is None:
             name = f"__placer_{self._what}_{next(_serial)}"
-            tf_internals.add_function(self._made(name, key))
+            tf_internals.functions.add_function(self._made(name, key))
         self._names[key] = name  # the latest at the end
         if len(self._names) > MOST_KEPT:
-            tf_internals.remove_function(self._names.pop(next(iter(self._names))))
-        return tf_internals.call_function(name, inputs, outputs, tf_internals.plain_config())
+            tf_internals.functions.remove_function(self._names.pop(next(iter(self._names))))
+        return tf_internals.functions.call_function(name, inputs, outputs, tf_internals.functions.plain_config())
 
     def forget(self) -> None:
         """Remove them all; call it after reconnecting, because earlier ones must not be called again."""
         for name in self._names.values():
-            tf_internals.remove_function(name)
+            tf_internals.functions.remove_function(name)
         self._names.clear()

@@ -38,13 +38,15 @@ def reference(
     iterator.
     """
     variables = own_variables(captured, start)
-    before = {name: tf_internals.array_of(variable) for name, variable in variables.items()}
+    before = {name: tf_internals.variables.array_of(variable) for name, variable in variables.items()}
     run = _untouched(captured, captures(captured, variables))
     steps = []
     for batch in batches:
         with unpack(batch) as inputs:
             steps.append(returned(run(inputs)))
-    return Outcome(steps, before, {name: tf_internals.array_of(variable) for name, variable in variables.items()})
+    return Outcome(
+        steps, before, {name: tf_internals.variables.array_of(variable) for name, variable in variables.items()}
+    )
 
 
 def own_variables(captured: Captured, start: Mapping[str, Any]) -> dict[str, tf.Variable]:
@@ -52,7 +54,7 @@ def own_variables(captured: Captured, start: Mapping[str, Any]) -> dict[str, tf.
     found = {}
     for name, value in start.items():
         user = captured.variables[name]
-        with tf.device(tf_internals.handle_of(user).device):  # its `device` would be a use that is watched
+        with tf.device(tf_internals.variables.handle_of(user).device):  # its `device` would be a use that is watched
             found[name] = tf.Variable(value, trainable=False, dtype=user.dtype, shape=user.shape)
     return found
 
@@ -60,7 +62,7 @@ def own_variables(captured: Captured, start: Mapping[str, Any]) -> dict[str, tf.
 def captures(captured: Captured, variables: Mapping[str, tf.Variable]) -> list[Any]:
     """The tensors that the traced function captured, with the handles of these variables in place of the user's."""
     return [
-        tf_internals.handle_of(variables[name]) if name in variables else tensor
+        tf_internals.variables.handle_of(variables[name]) if name in variables else tensor
         for name, tensor in captured.traced.captures.items()
     ]
 

@@ -51,8 +51,8 @@ class Template:
         self.host_ops = dict.fromkeys(captured.host_ops, host)
         self.function_def = _function_def(captured)
         for function in captured.graph_def.library.function:
-            if not tf_internals.has_function(function.signature.name):
-                tf_internals.add_function(function)
+            if not tf_internals.functions.has_function(function.signature.name):
+                tf_internals.functions.add_function(function)
         self.constants = _constant_uses(self.function_def)
         self.staged = {} if stages_from is None or not host else self._at_least(stages_from, arrived)
 
@@ -122,8 +122,8 @@ class PlacedStep:
         self.draws = Draws()
         self.rebind(variables or self._moved(captured.variables if sources is None else sources, sources is not None))
         placed = template.placed(self.function_name, self.device_of, order, template.host)
-        tf_internals.mark_nodes(placed, self._mark)
-        tf_internals.add_function(placed)
+        tf_internals.functions.mark_nodes(placed, self._mark)
+        tf_internals.functions.add_function(placed)
         sent = len(placed.node_def) if any("/job:worker" in device for device in set(devices)) else 0
         self._finalizer = weakref.finalize(self, _remove, self.function_name, sent, leftovers.times_freed())
         self._finalizer.atexit = False  # the devices may be gone by then
@@ -140,7 +140,7 @@ class PlacedStep:
         """One step on flat input tensors; flat outputs."""
         if self._verified:
             return self._call(inputs)
-        with tf_internals.collected_nodes(self._mark) as nodes:
+        with tf_internals.functions.collected_nodes(self._mark) as nodes:
             outputs = self._call(inputs)
         self._verify(nodes)
         self._verified = True
@@ -149,7 +149,10 @@ class PlacedStep:
     def rebind(self, variables: MappingABC[str, tf.Variable]) -> None:
         """Train these variables from now on; each must be on the device that the mapping says."""
         self.variables = {name: variables[name] for name in self.captured.variables}
-        self._tail = [*self.captured.feeds.values(), *(tf_internals.handle_of(v) for v in self.variables.values())]
+        self._tail = [
+            *self.captured.feeds.values(),
+            *(tf_internals.variables.handle_of(v) for v in self.variables.values()),
+        ]
 
     def close(self) -> None:
         """Remove the function here and on the devices, and let go of the variables; harmless when called twice."""
@@ -159,11 +162,11 @@ class PlacedStep:
 
     def _call(self, inputs: Sequence[Any]) -> list[Any]:
         drawn = [self.draws.next()] if self.captured.draws else []
-        return tf_internals.call_function(
+        return tf_internals.functions.call_function(
             self.function_name,
             [*inputs, *drawn, *self._tail],
             len(self.captured.output_names),
-            tf_internals.plain_config(),
+            tf_internals.functions.plain_config(),
         )
 
     def _moved(self, sources: MappingABC[str, tf.Variable], keep: bool) -> dict[str, tf.Variable]:
@@ -198,7 +201,7 @@ class PlacedStep:
 
 def _remove(function_name: str, ops: int, made_at: int) -> None:
     """ops: that were sent to workers."""
-    tf_internals.remove_function(function_name)
+    tf_internals.functions.remove_function(function_name)
     leftovers.add(ops, made_at)
 
 

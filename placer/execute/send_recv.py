@@ -82,7 +82,7 @@ def connect(nodes: Nodes) -> dict[str, list[str]]:
     which tensors are in host memory; there each cut tensor gets an Identity ("relay") at the end of the function.
     """
     device = {node.name: node.device for node in nodes}
-    incarnations = tf_internals.incarnations()
+    incarnations = tf_internals.devices.incarnations()
     there: dict[tuple[str, str], str] = {}
     added: list[Any] = []
     sends: dict[str, list[str]] = defaultdict(list)
@@ -93,7 +93,7 @@ def connect(nodes: Nodes) -> dict[str, list[str]]:
             if not at or at == (node.device or at) or text.startswith("^"):
                 continue
             if (text, node.device) not in there:
-                crossing = _Crossing(text, tf_internals.input_type(node, i), at, node.device, len(there))
+                crossing = _Crossing(text, tf_internals.op_types.input_type(node, i), at, node.device, len(there))
                 if _are_cpus_apart(at, node.device):
                     added += crossing.pair(incarnations[at])
                     sends[source].append(crossing.send_name)
@@ -172,7 +172,7 @@ def _gate(nodes: Nodes, node: Any, waits: Sequence[str]) -> None:
     from fusing it. A node without tensor inputs gets control inputs itself.
     """
     for i, text in enumerate(node.input):
-        dtype = -1 if text.startswith("^") else tf_internals.input_type(node, i)
+        dtype = -1 if text.startswith("^") else tf_internals.op_types.input_type(node, i)
         if dtype != -1 and dtype not in HANDLES:
             gate = nodes.add(name=f"{node.name}/gate", op="Identity", device=node.device)
             gate.attr["T"].type = dtype

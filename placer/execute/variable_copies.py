@@ -77,7 +77,7 @@ class Transfers:
     def _copy(self, pairs: Sequence[Pair]) -> None:
         routes = sorted(((_route(pair), i) for i, pair in enumerate(pairs)))
         ends = (end for _, i in routes for end in pairs[i])
-        handles = [tf_internals.handle_of(variable) for end in ends for variable in variables_of(end)]
+        handles = [tf_internals.variables.handle_of(variable) for end in ends for variable in variables_of(end)]
         self._functions.call(tuple(one for one, _ in routes), handles, outputs=0)
 
     def forget(self) -> None:
@@ -153,9 +153,9 @@ def _places(held: Held) -> Places:
     return Places(devices, held.axis, held.bounds) if isinstance(held, DividedVariable) else Places(devices)
 
 
-def _function_def(name: str, routes: Sequence[Route]) -> tf_internals.FunctionDef:
+def _function_def(name: str, routes: Sequence[Route]) -> tf_internals.functions.FunctionDef:
     """A function of handles, for each route those of its source, then those of its target: reads and assigns."""
-    function = tf_internals.new_function(name)
+    function = tf_internals.functions.new_function(name)
     for i, route in enumerate(routes):
         for kind, end in (("source", route.source), ("target", route.target)):
             for k in range(len(end.devices)):
@@ -168,7 +168,7 @@ def _function_def(name: str, routes: Sequence[Route]) -> tf_internals.FunctionDe
 class _Copy:
     """The nodes for one route. Where both ends are cut alike, each part goes straight to its own."""
 
-    def __init__(self, function: tf_internals.FunctionDef, number: int, route: Route) -> None:
+    def __init__(self, function: tf_internals.functions.FunctionDef, number: int, route: Route) -> None:
         self.function, self.number, self.route = function, number, route
 
     def add(self) -> None:

@@ -59,7 +59,7 @@ class StepCheck:
                 if name not in self._fetched:
                     self._fetched[name] = tf.Variable(mine[name].read_value(), trainable=False)
         self._transfers([Pair(held[name], self._fetched[name]) for name in names])
-        return {name: tf_internals.array_of(self._fetched[name]) for name in names}
+        return {name: tf_internals.variables.array_of(self._fetched[name]) for name in names}
 
     def forget(self) -> None:
         """Call it before workers are joined anew: nothing made before must be used afterwards."""

@@ -59,7 +59,9 @@ class UntouchedStep:
 
     def _assign(self, values_of: Mapping[str, Any]) -> None:
         for name, value in values_of.items():
-            with tf.device(tf_internals.handle_of(self.variables[name]).device):  # else an array goes to a GPU first
+            with tf.device(
+                tf_internals.variables.handle_of(self.variables[name]).device
+            ):  # else an array goes to a GPU first
                 self.variables[name].assign(value)
 
     def outcome(self, inputs: Sequence[Any], steps: int) -> Outcome:
@@ -67,7 +69,7 @@ class UntouchedStep:
         if self.captured.traced.seeded is not None:  # the user's own function draws other numbers each time
             return reference(self.captured, self.before, [inputs] * steps)
         returned = [values(self.run_flat(inputs)) for _ in range(steps)]
-        after = {name: tf_internals.array_of(variable) for name, variable in self.variables.items()}
+        after = {name: tf_internals.variables.array_of(variable) for name, variable in self.variables.items()}
         return Outcome(returned, self.before, after)
 
 

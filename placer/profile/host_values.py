@@ -65,7 +65,7 @@ def _values(
     given = {**dict(zip(captured.input_names, inputs, strict=True)), **captured.feeds, DRAWS: Draws().next()}
     values = captured.variables if start is None else start
     copies = {n: tf.Variable(tf.identity(values[n]), trainable=False) for n in captured.variables if n in needed}
-    given |= {name: tf_internals.handle_of(copy) for name, copy in copies.items()}
+    given |= {name: tf_internals.variables.handle_of(copy) for name, copy in copies.items()}
     given = {name: tensor for name, tensor in given.items() if name in needed}
     part = type(captured.graph_def)(library=captured.graph_def.library, versions=captured.graph_def.versions)
     part.node.extend(node for node in captured.graph_def.node if node.name in needed)

@@ -54,7 +54,7 @@ def trace_steps(
     """
     placed = {op.name: devices.tf_name(d) for op, d in zip(captured.graph.ops, assignment, strict=True)}
     function = Template(captured, devices.host).placed("placer_traced", placed, order)
-    graph_def, names = tf_internals.function_graph(function)
+    graph_def, names = tf_internals.functions.function_graph(function)
     graph_def.library.CopyFrom(captured.graph_def.library)  # bodies of branches and loops, which the session must know
     arguments = [argument.name for argument in function.signature.input_arg]
     fed = [*inputs, *([Draws().next()] if captured.draws else []), *captured.feeds.values()]
@@ -187,7 +187,7 @@ def session_config(
     limit_s: of each call; None = unlimited. soft: an op without a kernel for its device runs on another. cluster: the
     workers by task number, where they do not know one another.
     """
-    config = tf_internals.device_config()
+    config = tf_internals.devices.device_config()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
     config.allow_soft_placement = soft

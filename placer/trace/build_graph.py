@@ -47,7 +47,7 @@ def build_graph(
                 type=node.op,
                 memory_bytes=0 if variable is None else tensor_bytes(variable.shape, variable.dtype),
                 colocate=colocate.get(node.name),
-                devices=tuple(sorted(tf_internals.kernel_kinds(node))) or ("cpu", "gpu"),
+                devices=tuple(sorted(tf_internals.op_types.kernel_kinds(node))) or ("cpu", "gpu"),
                 phase=phases[node.name],
                 shapes=tuple(_dims(t.shape) for t in tf_op.outputs),
                 **counts_of(tf_op, bodies)._asdict(),

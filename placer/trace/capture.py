@@ -55,7 +55,7 @@ class Traced:
 
     def call(self, tensors: Sequence[Any], captured: Sequence[Any] | None = None) -> Any:
         """Run the function on a call's flat tensors. captured: other tensors than those that it captured."""
-        return tf_internals.call_concrete(self.concrete, self.ordered(tensors), captured)
+        return tf_internals.calls.call_concrete(self.concrete, self.ordered(tensors), captured)
 
 
 @dataclass(frozen=True)

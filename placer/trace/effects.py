@@ -65,4 +65,4 @@ def is_unordered(node: Any) -> bool:
 def _may_be_repeated(kind: str) -> bool:
     if kind in REPEATABLE or kind in STATELESS or kind.startswith(REPEATABLE_FAMILIES):
         return True
-    return not tf_internals.is_stateful(kind)
+    return not tf_internals.op_types.is_stateful(kind)

@@ -170,7 +170,7 @@ def _iterators(layout: Layout) -> Iterator[tuple[int, Any]]:
     """The TypeSpec of what each iterator gives, with the iterator's position."""
     for i, leaf in _placed_leaves(layout):
         if isinstance(leaf, tf.data.IteratorSpec):
-            yield i, tf_internals.element_spec(leaf)
+            yield i, tf_internals.resources.element_spec(leaf)
 
 
 def _is_iterator(captured: Any) -> bool:

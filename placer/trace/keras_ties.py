@@ -29,7 +29,7 @@ class Tied(NamedTuple):
         leaves = tf.nest.flatten(self.outputs)
         for kind, by_leaf in self.ties.items():
             for number, tensor in by_leaf.items():
-                tf_internals.tie_by_keras(leaves[int(number)], kind, tensor)
+                tf_internals.keras_parts.tie_by_keras(leaves[int(number)], kind, tensor)
         return self.outputs
 
 
@@ -72,12 +72,12 @@ def attribute_in(values: Any) -> str | None:
 
 def _attribute_in(leaves: Sequence[Any]) -> str | None:
     tensors = (leaf for leaf in leaves if isinstance(leaf, TENSOR_VALUES))
-    name = next(filter(None, map(tf_internals.tied_by_program, tensors)), None)
+    name = next(filter(None, map(tf_internals.keras_parts.tied_by_program, tensors)), None)
     return name and f"an attribute of the program's (`{name}`)"
 
 
 def _ties(leaf: Any) -> dict[str, Any]:
-    return tf_internals.tied_by_keras(leaf) if isinstance(leaf, tf.Tensor) else {}
+    return tf_internals.keras_parts.tied_by_keras(leaf) if isinstance(leaf, tf.Tensor) else {}
 
 
 def _leaves(values: Any) -> list[Any]:

@@ -23,13 +23,17 @@ def owners(concrete: Any) -> dict[int, tf.Variable]:
     say then when it is read or written.
     """
     outers = [outer for outer, _ in concrete.graph.captures if outer.dtype == tf.resource]
-    handles = {id(outer): tf_internals.current_handle(outer) for outer in outers}  # workers may have been joined since
-    found = {id(tf_internals.handle_of(variable)): variable for variable in _noted(concrete.graph)}
+    handles = {
+        id(outer): tf_internals.variables.current_handle(outer) for outer in outers
+    }  # workers may have been joined since
+    found = {id(tf_internals.variables.handle_of(variable)): variable for variable in _noted(concrete.graph)}
     missing = {id(handle) for handle in handles.values() if id(handle) not in found and _is_of_variable(handle)}
     if missing:
-        there = instances_of([tf_internals.RESOURCE_VARIABLE])
-        there.sort(key=lambda variable: type(variable) is not tf_internals.UNREAD_VARIABLE)  # the last one is taken
-        found |= {id(tf_internals.handle_of(variable)): variable for variable in there}
+        there = instances_of([tf_internals.variables.RESOURCE_VARIABLE])
+        there.sort(
+            key=lambda variable: type(variable) is not tf_internals.variables.UNREAD_VARIABLE
+        )  # the last one is taken
+        found |= {id(tf_internals.variables.handle_of(variable)): variable for variable in there}
     if missing - found.keys():
         raise BadInputError("it uses a variable of which the program keeps nothing but the handle; keep the variable.")
     return {key: found[id(handle)] for key, handle in handles.items() if id(handle) in found}
@@ -43,4 +47,4 @@ def _noted(graph: Any) -> list[tf.Variable]:
 
 def _is_of_variable(handle: Any) -> bool:
     """Whether a handle, which may be that of a table or an iterator, is a variable's that holds a value."""
-    return tf_internals.is_eager(handle) and tf_internals.is_initialized(handle)
+    return tf_internals.variables.is_eager(handle) and tf_internals.variables.is_initialized(handle)

@@ -28,7 +28,7 @@ def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
     traceable: Any = _model_step(step) if hasattr(type(step), "compute_loss") else step
     if not callable(traceable):
         raise BadInputError(f"{name}: a {type(step).__name__} is no training step; pass a function.")
-    if tf_internals.compiles_for_xla(traceable):  # XLA ignores devices
+    if tf_internals.autograph.compiles_for_xla(traceable):  # XLA ignores devices
         warnings.warn(f"{name}: jit_compile is switched off, because XLA ignores devices.", stacklevel=3)
         traceable = traceable.python_function
     try:
@@ -62,7 +62,7 @@ def _own(step: Any, layout: Layout) -> tuple[Any, list[int]]:
         args, kwargs = layout.filled(tensors)
         return step(*args, **kwargs)
 
-    with tf_internals.recorded_calls() as calls:
+    with tf_internals.calls.recorded_calls() as calls:
         outer = tf.function(call, autograph=False).get_concrete_function(*layout.specs)
     for concrete, inputs in calls:
         order = [next((i for i, tensor in enumerate(given) if tensor is one), -1) for one in inputs]

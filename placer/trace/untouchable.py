@@ -18,12 +18,12 @@ def untouchable_now() -> str | None:
     """
     if tf.config.functions_run_eagerly():
         return "functions are set to run eagerly (tf.config.run_functions_eagerly)"
-    if tf_internals.is_deterministic():
+    if tf_internals.settings.is_deterministic():
         return (
             "ops are set to be deterministic (tf.config.experimental.enable_op_determinism), and a mapping that is "
             "chosen by the clock may round otherwise in each run"
         )
-    if (option := tf_internals.rewrites_precision()) is not None:
+    if (option := tf_internals.settings.rewrites_precision()) is not None:
         return f"TensorFlow is to compute in short floats where it can ({option}), which a placed step would not"
     return None
 
@@ -41,7 +41,7 @@ def untouchable(step: Any) -> str | None:
     if hasattr(type(step), "compute_loss"):
         if getattr(step, "run_eagerly", False):
             return "the model was compiled with run_eagerly=True"
-    elif hasattr(type(step), "python_function") and tf_internals.compiles_for_xla(step):
+    elif hasattr(type(step), "python_function") and tf_internals.autograph.compiles_for_xla(step):
         return "it is compiled by XLA (jit_compile=True), which ignores devices"
     return next(filter(None, map(_distribution, _within(step))), None)
 

@@ -107,7 +107,7 @@ class Calls:
         Called within another function's trace, under a gradient tape, or by a step of the session that runs untouched,
         it calls the user's own function.
         """
-        if tf_internals.is_recorded():
+        if tf_internals.calls.is_recorded():
             return self.untouched.within(args, kwargs), None
         trains_here()
         with self.session.lock:

@@ -320,6 +320,6 @@ def _untouchable(model: Any) -> str | None:
         )
     if getattr(model, "_distribute_strategy", None) is not None or tf.distribute.has_strategy():
         return "it runs under a distribution strategy"
-    if not tf_internals.has_keras_train_function(model):
+    if not tf_internals.keras_parts.has_keras_train_function(model):
         return "its train_function is not what Keras makes of its train_step; the program or a callback replaced it"
     return None

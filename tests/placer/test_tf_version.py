@@ -13,7 +13,7 @@ import tensorflow as tf
 from packaging.requirements import Requirement
 
 import placer
-from placer.left_alone import LeftAlone, stand_in
+from placer.other_tensorflow import LeftAlone, stand_in
 from placer.tf_version import SUPPORTED, OtherTensorFlowError, check_version
 
 HOME = Path(__file__).parents[2]

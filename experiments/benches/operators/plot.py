@@ -47,7 +47,7 @@ def _draw_steps(ax: Any, rows: dict[str, Facts]) -> None:
     """Steps on one worker, predicted in two ways, by what they took."""
     ways = (("predicted_s", "from the times of the other networks", 0), ("profiled_s", "from a profile of its own", 1))
     keys = ("step_s", *(key for key, _, _ in ways))
-    diagonal(ax, (1e3 * row[key] for row in rows.values() for key in keys), 0.8, 1.25)
+    diagonal(ax, (1e3 * row[key] for row in rows.values() for key in keys), 0.8, 1.6)
     plain_log(ax)
     for key, label, i in ways:
         found = [(1e3 * row["step_s"], 1e3 * row[key]) for row in rows.values()]

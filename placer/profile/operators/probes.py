@@ -142,4 +142,4 @@ def constant_node(name: str, value: Any) -> Any:
 
 def has_kernel(probe: Probe, device_kind: str) -> bool:
     """Whether a device of that kind can run the probe."""
-    return device_kind in tf_internals.kernel_kinds(probe.node)
+    return device_kind in tf_internals.op_types.kernel_kinds(probe.node)

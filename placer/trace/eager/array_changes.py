@@ -29,7 +29,7 @@ def watched_array_changes(note: Callable[[str], None], eager: Mapping[int, type]
     array eagerly, or a view of it, in this thread and block. eager: by the id of a tensor that stands for an argument,
     the type of what the user's step is given there. Under the lock `patching`.
     """
-    thread, kind = threading.get_ident(), tf_internals.symbolic_tensor()
+    thread, kind = threading.get_ident(), tf_internals.graphs.symbolic_tensor()
     arrays = {one for one, of in eager.items() if issubclass(of, np.ndarray)}
 
     def changes(operator: str) -> Callable[[Any, Any], Any]:

@@ -63,7 +63,7 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
 
         return traced
 
-    with tf_internals.around_branches(around):
+    with tf_internals.graphs.around_branches(around):
         yield
 
 
@@ -95,7 +95,7 @@ def watched_loops(note: Callable[[str], None]) -> Iterator[None]:
         given.arguments["body"] = watched
         return loop(*given.args, **given.kwargs)
 
-    with replaced([(tf, "while_loop", tf_internals.as_tensorflows_own(while_loop))]):
+    with replaced([(tf, "while_loop", tf_internals.autograph.as_tensorflows_own(while_loop))]):
         yield
 
 
@@ -120,8 +120,8 @@ def _counted(frame: FrameType, args: Sequence[Any], outputs: Any) -> str | None:
     """The name of a variable that holds a float of Python's before a loop, and for which the loop's body makes the next
     value of such floats and constants alone; None where there is none. frame: what traces the body, with `args`.
     """
-    loop = next((at for at in frames_of(frame) if tf_internals.managed_names(at)), None)
-    carried = tf_internals.carried(loop) if loop is not None else None
+    loop = next((at for at in frames_of(frame) if tf_internals.autograph.managed_names(at)), None)
+    carried = tf_internals.autograph.carried(loop) if loop is not None else None
     if not carried or not isinstance(outputs, (list, tuple)):
         return None
     first = [value for _, value in carried]
@@ -167,8 +167,8 @@ def _ways(tensor: Any, known: Mapping[int, bool]) -> Iterator[bool | None]:
     """As `made_of`, for each way by which a branch or a loop may make a tensor; none for any other op. Beside others,
     a way that hands on what it was given counts for nothing.
     """
-    op, loop = tensor.op, tf_internals.loop_of(tensor.op)
-    graphs, given = ([loop[1]], op.inputs) if loop else (tf_internals.branches_of(op), op.inputs[1:])
+    op, loop = tensor.op, tf_internals.graphs.loop_of(tensor.op)
+    graphs, given = ([loop[1]], op.inputs) if loop else (tf_internals.graphs.branches_of(op), op.inputs[1:])
     made = [(graph, graph.outputs[tensor.value_index]) for graph in graphs]
     handed = [_handed_on(graph, output) for graph, output in made]
     if made and all(position is not None for position in handed):

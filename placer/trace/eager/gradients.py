@@ -80,12 +80,12 @@ def _is_zero(argument: Any) -> bool:
 
 def _only_gathered(targets: list[Any], sources: list[Any]) -> dict[int, str]:
     """By their ids the names of the sources that the step reads by rows alone, and in a branch or a loop."""
-    if not targets or not tf_internals.is_step_graph(targets[0].graph):
+    if not targets or not tf_internals.graphs.is_step_graph(targets[0].graph):
         return {}
     graph, found = targets[0].graph, {}
     captured = {id(outer): inner for outer, inner in graph.captures}
     for source in sources:
-        tensor = tf_internals.handle_of(source) if hasattr(source, "assign") else source
+        tensor = tf_internals.variables.handle_of(source) if hasattr(source, "assign") else source
         held = captured.get(id(tensor), tensor)
         if not tf.is_symbolic_tensor(held) or held.graph is not graph:
             continue
@@ -97,10 +97,10 @@ def _only_gathered(targets: list[Any], sources: list[Any]) -> dict[int, str]:
 
 def _bodies(op: Any) -> list[Any]:
     """The graphs of an op's branches, of its body, or of what is around it; their inputs are the op's last ones."""
-    loop, wrapped = tf_internals.loop_of(op), tf_internals.wrapped_graph(op)
+    loop, wrapped = tf_internals.graphs.loop_of(op), tf_internals.graphs.wrapped_graph(op)
     if wrapped is not None:
         return [wrapped]
-    return [loop[1]] if loop else tf_internals.branches_of(op)
+    return [loop[1]] if loop else tf_internals.graphs.branches_of(op)
 
 
 def _reads(graph: Any, tensor: Any) -> Iterator[tuple[str, Any]]:
@@ -129,7 +129,7 @@ def _is_zero_constant(tensor: Any) -> bool:
 
 def _sometimes_none(targets: list[Any], sources: list[Any]) -> str | None:
     """The name of a source that is connected to the targets only by branches that may not be taken."""
-    if not targets or not tf_internals.is_step_graph(targets[0].graph):
+    if not targets or not tf_internals.graphs.is_step_graph(targets[0].graph):
         return None
     possible = _Reach(sure=False)
     connected = possible.of(targets)
@@ -137,7 +137,7 @@ def _sometimes_none(targets: list[Any], sources: list[Any]) -> str | None:
         return None
     sometimes = connected - _Reach(sure=True).of(targets)
     for source in sources:
-        tensor = tf_internals.handle_of(source) if hasattr(source, "assign") else source
+        tensor = tf_internals.variables.handle_of(source) if hasattr(source, "assign") else source
         if isinstance(tensor, tf.Tensor) and targets[0].graph.capture(tensor).name in sometimes:
             return str(getattr(source, "path", source.name))
     return None
@@ -162,7 +162,11 @@ class _Reach:
         return found
 
     def _behind(self, op: Any, output: int) -> list[Any]:
-        branches, loop, wrapped = tf_internals.branches_of(op), tf_internals.loop_of(op), tf_internals.wrapped_graph(op)
+        branches, loop, wrapped = (
+            tf_internals.graphs.branches_of(op),
+            tf_internals.graphs.loop_of(op),
+            tf_internals.graphs.wrapped_graph(op),
+        )
         if wrapped is not None:
             self._outer.update((id(inner), outer) for inner, outer in zip(wrapped.inputs, op.inputs, strict=True))
             return [op.inputs[i] for i in self._inputs(wrapped, output)]
@@ -174,7 +178,7 @@ class _Reach:
         if loop:
             self.met_branches = True
             return [op.inputs[i] for i in self._through_loop(op, *loop, output)]
-        return list(op.inputs) if tf_internals.has_gradient(op) else []
+        return list(op.inputs) if tf_internals.graphs.has_gradient(op) else []
 
     def _through_loop(self, op: Any, condition: Any, body: Any, output: int) -> set[int]:
         """The inputs of a loop that reach an output of it: after no run the same, after any number those that reach

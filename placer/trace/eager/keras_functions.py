@@ -35,7 +35,7 @@ def watched_keras(note: Callable[[str], None]) -> Iterator[None]:
         # AutoGraph would convert what it finds here, and not Keras's own.
         return tf.autograph.experimental.do_not_convert(called)  # type: ignore[no-any-return]
 
-    functions = tf_internals.keras_functions()
+    functions = tf_internals.keras_parts.keras_functions()
     unknown = [name for module, name in functions.values() if not hasattr(module, name)]
     if unknown:
         note(
@@ -51,7 +51,11 @@ def watched_keras(note: Callable[[str], None]) -> Iterator[None]:
 
 def _logits(output: Any, from_logits: bool, op_type: str, loss: str) -> str | None:
     """Of what an activation of Keras's makes, it takes the logits eagerly, too."""
-    if not tf.is_symbolic_tensor(output) or "logits" in tf_internals.tied_by_keras(output) or output.op.type != op_type:
+    if (
+        not tf.is_symbolic_tensor(output)
+        or "logits" in tf_internals.keras_parts.tied_by_keras(output)
+        or output.op.type != op_type
+    ):
         return None
     return (
         f"its loss {loss} clips what a {op_type} op makes, and takes the logits instead once the step is traced; use "
@@ -115,10 +119,10 @@ def _is_cut(op: Any) -> bool:
 
 def _graphs_of(op: Any) -> list[Any]:
     """The graphs of the branches, of a loop's body or of a function, that make what an op gives."""
-    loop, called = tf_internals.loop_of(op), tf_internals.called_graph(op)
+    loop, called = tf_internals.graphs.loop_of(op), tf_internals.graphs.called_graph(op)
     if called is not None:
         return [called]
-    return [loop[1]] if loop else tf_internals.branches_of(op)
+    return [loop[1]] if loop else tf_internals.graphs.branches_of(op)
 
 
 WHY: dict[str, Callable[..., str | None]] = {"logits": _logits, "mean": _mean, "max": _extreme, "min": _extreme}

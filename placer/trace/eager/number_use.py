@@ -139,7 +139,7 @@ def _into_a_call(nodes: Sequence[Any], counts: Iterable[str]) -> str | None:
             if node.name in made or node.op == "Cast" or not made.intersection(data):
                 continue
             if node.op in CALLS:
-                if not any(own in node.attr["f"].func.name for own in (BACKWARD, tf_internals.WRAPPER)):
+                if not any(own in node.attr["f"].func.name for own in (BACKWARD, tf_internals.graphs.WRAPPER)):
                     return f"op {node.name} {TRACED_ANEW}"
             elif made.union(known).issuperset(data):
                 made.add(node.name)

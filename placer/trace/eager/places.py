@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.trace.python.impure import contents
+from placer.trace.python.entered import contents
 from placer.trace.python.kinds import (
     EMPTY,
     has_library_base,
@@ -78,7 +78,7 @@ class Places:
         begin: list[tuple[str, Any]] = []
         managed: set[str] = set()
         for at in frames_of(frame):
-            managed.update(tf_internals.managed_names(at))
+            managed.update(tf_internals.autograph.managed_names(at))
             if not is_library(at.f_globals.get("__name__")):
                 begin += at.f_locals.items()
         return cls(begin, managed)
@@ -175,7 +175,7 @@ def _of_class(kind: type) -> Iterator[Any]:
 
 def _parts(value: Any) -> list[Any]:
     """What a container, a closure's cell, or an object of a class of the user's own holds."""
-    stored, _ = tf_internals.tracked_container(value)
+    stored, _ = tf_internals.containers.tracked_container(value)
     if issubclass(type(stored), dict):
         return [*dict.keys(stored), *dict.values(stored)]
     row: Any = next((kind for kind in ROWS if issubclass(type(stored), kind)), None)
@@ -196,7 +196,7 @@ def _parts(value: Any) -> list[Any]:
 
 def _named(value: Any) -> dict[Any, Any]:
     """What a dict holds by key, and an object by attribute; empty for anything else."""
-    stored, _ = tf_internals.tracked_container(value)
+    stored, _ = tf_internals.containers.tracked_container(value)
     if issubclass(type(stored), dict):
         return dict(dict.items(stored))
     if not _is_object(type(value)):
@@ -226,7 +226,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _restore(held: _Held) -> None:
-    holder, note = tf_internals.tracked_container(held.holder)
+    holder, note = tf_internals.containers.tracked_container(held.holder)
     kind, done = type(holder), False
     if issubclass(kind, dict):
         done = _restore_named(holder, held.named)

@@ -50,7 +50,7 @@ def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
         return _partly_known(shape, lambda: note(why))
 
     with patching:
-        kinds = (tf_internals.symbolic_tensor(), tf.RaggedTensor, tf.SparseTensor)
+        kinds = (tf_internals.graphs.symbolic_tensor(), tf.RaggedTensor, tf.SparseTensor)
         with replaced((kind, name, value) for kind in kinds for name, value in _patches(kind, read).items()):
             yield
 
@@ -63,8 +63,8 @@ def watched_values(note: Callable[[str], None]) -> Iterator[None]:
     is true, and text shows the value.
     """
     thread = threading.get_ident()
-    tensor_kind: Any = tf_internals.symbolic_tensor()
-    overloads = tf_internals.autograph_overloads()
+    tensor_kind: Any = tf_internals.graphs.symbolic_tensor()
+    overloads = tf_internals.autograph.autograph_overloads()
 
     def counted(overload: Callable[..., Any]) -> Callable[..., Any]:
         def count(*args: Any, **kwargs: Any) -> Any:

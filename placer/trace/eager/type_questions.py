@@ -68,5 +68,5 @@ def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
         return is_tensor(x)
 
     asking = replaced([(tf, "is_tensor", tf.autograph.experimental.do_not_convert(is_any_tensor))])
-    with patching, tf_internals.autograph_calls({isinstance: is_instance, type: type_of}), asking:
+    with patching, tf_internals.autograph.autograph_calls({isinstance: is_instance, type: type_of}), asking:
         yield

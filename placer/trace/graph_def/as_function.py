@@ -25,7 +25,7 @@ def as_function(
     used = {source_of(text) for node in body.node for text in node.input}
 
     def function(*values: Any) -> list[Any]:
-        tf_internals.mark_graph()
+        tf_internals.graphs.mark_graph()
         fed = {f"{name}:0": value for name, value in zip(arguments, values, strict=True) if name in used}
         found = tf.graph_util.import_graph_def(body, input_map=fed, return_elements=[*outputs, *writes], name="")
         tf.compat.v1.get_default_graph().control_outputs.extend(found[len(outputs) :])

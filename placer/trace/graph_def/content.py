@@ -67,7 +67,7 @@ def _output(text: str, alone: Mapping[str, bytes], given: Mapping[str, int]) -> 
 
 def _of_node(node: Any, functions: _Functions) -> bytes:
     found = [functions.digest(node.op)]
-    chosen = tf_internals.enumerated_attributes(node.op)
+    chosen = tf_internals.op_types.enumerated_attributes(node.op)
     for key in sorted(node.attr):
         if not key.startswith("_") and key not in SEEDS:
             found += [key.encode(), *_of_attribute(node.attr[key], key in chosen, functions)]

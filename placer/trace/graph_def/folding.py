@@ -36,7 +36,7 @@ def fold(
     graph_def = _with_handles(graph_def, variables)
     _keep_control_flow_whole(graph_def)
     bodies = list(graph_def.library.function)
-    graph_def = tf_internals.optimize_graph(graph_def, [*outputs, *writes, *inputs])
+    graph_def = tf_internals.functions.optimize_graph(graph_def, [*outputs, *writes, *inputs])
     _keep_bodies(graph_def, bodies)
     _name_by_body(graph_def, {body.signature.name for body in bodies})
     _drop_places(graph_def)

@@ -21,7 +21,7 @@ def bodies_of(graph_def: Any) -> Bodies:
         function = known.get(op.get_attr("f").name)
         if function is None:
             return None
-        body, _ = tf_internals.function_graph(function)
+        body, _ = tf_internals.functions.function_graph(function)
         body.library.CopyFrom(graph_def.library)
         names = [argument.name for argument in function.signature.input_arg]
         _with_shapes(body, dict(zip(names, op.inputs, strict=True)))

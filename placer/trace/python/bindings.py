@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from placer.trace.python.code import Call, Path, Paths, reads_of
-from placer.trace.python.impure import MAKES_ITSELF, Entered, reached
+from placer.trace.python.code import reads_of
+from placer.trace.python.entered import MAKES_ITSELF, Entered, reached
 from placer.trace.python.kinds import EMPTY, TENSORS, WRAPPERS, is_plain, of_proxy, unproxied
+from placer.trace.python.reads import Call, Path, Paths
 
 
 class _Callee(NamedTuple):
@@ -21,7 +22,11 @@ class _Callee(NamedTuple):
 
 def bound(entered: Sequence[Entered]) -> Iterator[Entered]:
     """The helpers of a step once more for each argument that outlives its call, which is in `arguments` then."""
-    known = {id(one.function): one for one in entered if not one.is_step}
+    known: dict[int, Entered] = {}
+    for one in entered:
+        before = known.get(id(one.function))
+        if not one.is_step and (before is None or before.owner is None):
+            known[id(one.function)] = one
     methods: dict[str, list[Entered]] = defaultdict(list)
     for one in known.values():
         if one.is_method:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
-from placer.trace.python.code import UNKNOWN, reads_of
-from placer.trace.python.impure import MUTATORS, Entered, reached
+from placer.trace.python.code import reads_of
+from placer.trace.python.entered import Entered, reached
+from placer.trace.python.impure import MUTATORS
 from placer.trace.python.kinds import CALLBACKS, EMPTY, has_base, is_library
+from placer.trace.python.reads import UNKNOWN
 
 
 def called_of_callback(callbacks: Sequence[tuple[str, Any]], entered: Iterable[Entered]) -> str | None:
@@ -24,6 +26,11 @@ def called_of_callback(callbacks: Sequence[tuple[str, Any]], entered: Iterable[E
             if name in names or any(_asks(one, name) for one in own):
                 return f"{label}.{name}"
     return None
+
+
+def calls_callback(called: str) -> str:
+    """Why a step is left alone that may call a method of a callback, in words."""
+    return f"it calls `{called}` of a Keras callback, which a traced step would do only once; call it after the step"
 
 
 def methods_of_keras(kind: type) -> list[str]:

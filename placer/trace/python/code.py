@@ -5,12 +5,30 @@ from __future__ import annotations
 import dis
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
-ITEM = "[]"  # stands for any item of a container among the attributes of a path
+from placer.trace.python.reads import (
+    CONSTANT,
+    FRESH,
+    ITEM,
+    NOWHERE,
+    TEXT_ROOTS,
+    UNKNOWN,
+    Asked,
+    Call,
+    Path,
+    Paths,
+    Reads,
+    attributes_shown,
+    beginning,
+    is_constant,
+    is_text,
+    last_name,
+    taken_from,
+)
+
 PUSHES_NOTHING = ("STORE", "DELETE", "POP", "RETURN", "RAISE", "LIST_", "SET_", "DICT_", "MAP_", "RESUME", "NOP", "END")
 TWO = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 LEAVES = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
@@ -20,89 +38,11 @@ NAMING = {"getattr": 1, "hasattr": 1, "getattr_static": 1, "attrgetter": 0, "met
 MEMBERS = frozenset({"getmembers", "__getattribute__"})  # give any attribute
 TEXT_MAKERS = frozenset({"str", "repr", "ascii", "format", "format_map", "print"})
 KINDS_ASKED = frozenset({"isinstance", "issubclass"})  # which take `str` for a class
-VARARGS, VARKEYWORDS = 0x04, 0x08  # flags of a code object
-HAS_SPEC = 0x04  # flag of FORMAT_VALUE
-
-
-class Path(NamedTuple):
-    """How code gets at an object: from a name, through attributes."""
-
-    root: str  # "global", "free" (of the enclosing function), "argument", "import", "fresh", "unknown", or a string's:
-    # "constant", whose text the name is, or "begins", which begins with the name. What is fresh has the name of the
-    # parameter that it may have been taken out of, or that of CONSTANT.
-    name: str = ""
-    attributes: tuple[str, ...] = ()
-
-    def then(self, attribute: str) -> Path:
-        """The path to an attribute of this object."""
-        if self.root in NOWHERE:  # then a call's name is all that is known
-            taken_from = "" if self.root in TEXT_ROOTS else self.name
-            return Path("unknown" if self.root == "unknown" else "fresh", taken_from, (attribute,))
-        return self._replace(attributes=(*self.attributes, attribute))
-
-    def __str__(self) -> str:
-        return ".".join((self.name, *self.attributes)).replace(f".{ITEM}", ITEM)
-
-
-FRESH, UNKNOWN = Path("fresh"), Path("unknown")
-CONSTANT = Path("fresh", "=")  # None, a number and the like
-TEXT_ROOTS = ("constant", "begins")
-NOWHERE = ("fresh", "unknown", *TEXT_ROOTS)
-GIVEN = ("argument", "fresh", "unknown")  # roots of what may be an argument of the step
-UNSEEN = "?"  # stands for the name of the parameter where it is not known
-NO_PARAMETER = frozenset({"", CONSTANT.name})
 PASSING = frozenset(  # give on what they are given, or have
     {"zip", "enumerate", "reversed", "list", "tuple", "iter", "next", "items", "values", "get", "pop", "flatten"}
 )
-Paths = frozenset[Path]
-
-
-class Asked(NamedTuple):
-    """Code that reads an attribute by a name that is made at run time."""
-
-    of: Paths
-    begins: str = ""  # what the name begins with
-    is_own: bool = False  # whether it is read from the `__dict__` of what it is asked of
-
-
-class Call(NamedTuple):
-    """A call with the paths of its arguments, those by keyword last."""
-
-    callee: Paths
-    arguments: tuple[Paths, ...]
-    keywords: tuple[str, ...]
-
-
-@dataclass
-class Reads:
-    """What one code object, and the functions defined in it, do with names."""
-
-    paths: set[Path] = field(default_factory=set)  # read
-    writes: list[Path] = field(default_factory=list)  # a name, attribute or item that is written, by its whole path
-    names: set[str] = field(default_factory=set)  # of attributes read or written, and constants that may be names
-    globals: set[str] = field(default_factory=set)
-    catches: list[Paths] = field(default_factory=list)  # what its `except` clauses name; unknown for a bare one
-    reflects: bool = False  # whether it may read attributes that it does not name
-    identities: list[tuple[Paths, Paths]] = field(default_factory=list)  # what it asks by `is` if they are one
-    asked: list[Asked] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    texts: list[Paths] = field(default_factory=list)  # what it makes text of
-    remainders: list[tuple[Paths, Paths]] = field(default_factory=list)  # the sides of `%`, which makes text of a text
-    keeps_text: bool = False  # whether a local name may stand for a text
-    passed: set[Path] = field(default_factory=set)  # what it does anything with but to read an attribute of it
-
-    def compares(self, own: str = "") -> bool:
-        """Whether it asks by `is` if two values, which may be leaves of the step's call, are one. own: the first
-        parameter of a method, which is none.
-        """
-        return any(all(_is_given(side, own) for side in pair) for pair in self._of_leaves(own))
-
-    def asks(self, own: str = "") -> bool:
-        """Whether it asks by `is` if what may be a leaf of the step's call is another object."""
-        return bool(self._of_leaves(own))
-
-    def _of_leaves(self, own: str) -> list[tuple[Paths, Paths]]:
-        return [pair for pair in self.identities if any(_is_leaf(side, own) for side in pair)]
+VARARGS, VARKEYWORDS = 0x04, 0x08  # flags of a code object
+HAS_SPEC = 0x04  # flag of FORMAT_VALUE
 
 
 @lru_cache(maxsize=4096)
@@ -165,6 +105,8 @@ class _Simulation:
             self._constant(constant)
 
     def _constant(self, constant: object) -> None:
+        if isinstance(constant, str):
+            self.found.names.update(attributes_shown(constant))
         if isinstance(constant, str) and all(map(str.isidentifier, parts := constant.split("."))):
             self.found.names.update(parts)
         if isinstance(constant, tuple):
@@ -238,11 +180,11 @@ class _Simulation:
             kept = {Path("begins")} if any(path.root == "fresh" for path in left) and self.found.keeps_text else set()
             self.found.remainders.append((left | kept, right))
         ends = {"+": "", "%": "%"}.get(instruction.argrepr)
-        self.stack.append(frozenset({FRESH}) if ends is None else _beginning(left, ends))
+        self.stack.append(frozenset({FRESH}) if ends is None else beginning(left, ends))
 
     def _is_op(self, instruction: dis.Instruction) -> None:
         sides = self._top(1), self._top(2)
-        if not any(all(map(_is_constant, side)) for side in sides):
+        if not any(all(map(is_constant, side)) for side in sides):
             self.found.identities.append(sides)
         self._other(instruction)
 
@@ -254,7 +196,7 @@ class _Simulation:
 
     def _build_string(self, instruction: dis.Instruction) -> None:
         parts = [self._pop() for _ in range(instruction.arg or 0)]
-        self.stack.append(_beginning(parts[-1]) if parts else frozenset({FRESH}))
+        self.stack.append(beginning(parts[-1]) if parts else frozenset({FRESH}))
 
     def _format_value(self, instruction: dis.Instruction) -> None:
         has_spec = (instruction.arg or 0) & HAS_SPEC
@@ -273,7 +215,7 @@ class _Simulation:
         self._other(instruction)
 
     def _call_function_ex(self, instruction: dis.Instruction) -> None:
-        if any(_last(path) in TEXT_MAKERS for depth in (2, 3, 4) for path in self._top(depth)):
+        if any(last_name(path) in TEXT_MAKERS for depth in (2, 3, 4) for path in self._top(depth)):
             self.found.texts.append(frozenset({UNKNOWN}))
         self._other(instruction)
 
@@ -304,12 +246,12 @@ class _Simulation:
         callee = (self._top(count + 1) | self._top(count + 2)) - {FRESH, UNKNOWN}
         self.found.calls.append(Call(callee, arguments, self.keywords))
         self.keywords = ()
-        called = {_last(path) for path in callee}
+        called = {last_name(path) for path in callee}
         if called & PASSING:
-            self.taken = _taken_from(callee.union(*arguments))
+            self.taken = taken_from(callee.union(*arguments))
         if called & TEXT_MAKERS:
             self.found.texts += arguments
-        elif not called & KINDS_ASKED and any(_last(path) in TEXT_MAKERS for paths in arguments for path in paths):
+        elif not called & KINDS_ASKED and any(last_name(path) in TEXT_MAKERS for paths in arguments for path in paths):
             self.found.texts.append(frozenset({UNKNOWN}))  # what it is passed to may call it
         for name in called:
             if name == "vars" and arguments:
@@ -442,12 +384,12 @@ class _Simulation:
         self._keep(instruction.argval, self._taken())
 
     def _keep(self, name: str, paths: Paths) -> None:
-        self.found.keeps_text |= any(map(_is_text, paths))
-        if any(_last(path) in NAMING for path in paths):  # then it may be called anywhere
+        self.found.keeps_text |= any(map(is_text, paths))
+        if any(last_name(path) in NAMING for path in paths):  # then it may be called anywhere
             self._ask(frozenset({UNKNOWN}))
         if name not in self.code.co_freevars or name in self.local:
             constant = CONSTANT if name in self.once else FRESH  # a loop may change the name
-            paths = frozenset(constant if _is_constant(path) else path for path in paths)
+            paths = frozenset(constant if is_constant(path) else path for path in paths)
             paths = frozenset(FRESH if path.root == "begins" else path for path in paths)
             self.local[name] = self.local.get(name, frozenset()) | paths
 
@@ -497,38 +439,3 @@ def _stored(code: CodeType, stores: tuple[str, ...] = ("STORE_FAST", "STORE_DERE
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _stored(constant, ("STORE_DEREF",))
-
-
-def _is_constant(path: Path) -> bool:
-    return path.root == "constant" or path == CONSTANT
-
-
-def _is_given(paths: Paths, own: str) -> bool:
-    """Whether one of these may be an argument of the step, or come out of one. own: as in `Reads.compares`."""
-    return any(path.root in GIVEN and not (own and path.name == own) for path in paths)
-
-
-def _is_leaf(paths: Paths, own: str) -> bool:
-    """As `_is_given`, but not where all that is known is that code made it."""
-    return _is_given(frozenset(path for path in paths if path.root != "fresh" or path.name not in NO_PARAMETER), own)
-
-
-def _taken_from(paths: Paths) -> Paths:
-    """What a call that gives on what it is given takes out of one of these."""
-    names = {UNSEEN if path.root == "unknown" else path.name for path in paths if path.root in GIVEN}
-    return frozenset(Path("fresh", name) for name in names - NO_PARAMETER) or frozenset({FRESH})
-
-
-def _last(path: Path) -> str:
-    """The name of what a path leads to."""
-    return path.attributes[-1] if path.attributes else path.name if path.root in ("global", "import") else ""
-
-
-def _is_text(path: Path) -> bool:
-    return path.root in TEXT_ROOTS
-
-
-def _beginning(left: Paths, ends: str = "") -> Paths:
-    """What is known of a string that begins with one of these; `ends`: where what is known of it ends."""
-    texts = {path.name if path.root in TEXT_ROOTS else "" for path in left}
-    return frozenset(Path("begins", text.partition(ends)[0] if ends else text) for text in texts)

@@ -6,10 +6,11 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sized
 from ctypes import string_at
-from operator import attrgetter, itemgetter
+from itertools import repeat
+from operator import attrgetter, is_, itemgetter
 from typing import Any, NamedTuple
 
-from placer.trace.python.impure import contents
+from placer.trace.python.entered import contents
 from placer.trace.python.kinds import EMPTY
 
 
@@ -37,6 +38,12 @@ class Guard:
         self._empty: list[Sized] = []
         self._sized: list[Sized] = []
         self._sizes: list[int] = []
+        self._things: list[Any] = []
+        self._classes: list[type] = []  # of these
+        self._owners: list[Any] = []
+        self._dicts: list[dict[str, Any]] = []  # of these
+        self._namespaces: list[Mapping[str, Any]] = []
+        self._latest: list[Any] = []  # names in these
         self._checks: list[Callable[[], bool]] = []
         self._flat: list[Any] | None = None  # all objects as they were; kept, so that no other gets their place
         self._identities: Any = None
@@ -77,6 +84,22 @@ class Guard:
             self._sized.append(sized)
             self._sizes.append(len(sized))
 
+    def names(self, held: Mapping[str, Any]) -> None:
+        """Which names a namespace has, as far as its size and its latest name tell."""
+        self.size(held)
+        self._namespaces.append(held)
+        self._latest.append(next(reversed(held), None))  # type: ignore[arg-type]
+
+    def class_of(self, thing: Any) -> None:
+        """Of which class an object is."""
+        self._things.append(thing)
+        self._classes.append(type(thing))
+
+    def dict_of(self, thing: Any, held: dict[str, Any]) -> None:
+        """Whether an object has its attributes in the very dict that it had them in."""
+        self._owners.append(thing)
+        self._dicts.append(held)
+
     def check(self, holds: Callable[[], bool]) -> None:
         """Something that only a call finds out."""
         self._checks.append(holds)
@@ -86,7 +109,7 @@ class Guard:
         if self._flat is None:
             self._keep(self._saved())
         try:
-            if any(self._empty) or list(map(len, self._sized)) != self._sizes:
+            if any(self._empty) or list(map(len, self._sized)) != self._sizes or not self._are_whole():
                 return False
             live = self._live()
             if _identities(live) != self._identities and not self._all_equal(live):
@@ -94,6 +117,15 @@ class Guard:
             return all(check() for check in self._checks)
         except Exception:  # a place is gone, or is being written, or an object of the user's raises it
             return False
+
+    def _are_whole(self) -> bool:
+        """Whether objects and namespaces are what they were, whatever they hold."""
+        dicts = map(object.__getattribute__, self._owners, repeat("__dict__"))
+        return (
+            list(map(type, self._things)) == self._classes
+            and all(map(is_, dicts, self._dicts))
+            and [next(reversed(held), None) for held in self._namespaces] == self._latest  # type: ignore[arg-type]
+        )
 
     def _live(self) -> list[Any]:
         """What the places hold now."""

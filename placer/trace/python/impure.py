@@ -7,30 +7,29 @@ import contextlib
 import dis
 import functools
 import importlib
-import importlib.util
-import inspect
 import io
 import logging
 import random
 import sys
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
+from collections.abc import MutableMapping, MutableSequence, MutableSet, Sequence
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
     CodeType,
     FunctionType,
-    MappingProxyType,
     MethodDescriptorType,
     ModuleType,
 )
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from placer.trace.python.code import ITEM, Path, Paths, reads_of
-from placer.trace.python.kinds import EMPTY, STANDARD, UNCHANGING, answers_any_name, is_library, unproxied
+from placer.trace.python.code import reads_of
+from placer.trace.python.entered import MAKES_ITSELF, Entered, along, reached
+from placer.trace.python.kinds import EMPTY, STANDARD, UNCHANGING, answers_any_name, is_library
+from placer.trace.python.reads import ITEM, Path, Paths
 from placer.trace.python.source_text import codes_within
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
@@ -81,7 +80,6 @@ MUTATORS = frozenset(
 KERAS_METHODS = frozenset(
     {"fit", "predict", "evaluate", "summary", "train_on_batch", "test_on_batch", "predict_on_batch", "load_weights"}
 )
-MAKES_ITSELF = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "build"})
 COMPILED = (BuiltinFunctionType, MethodDescriptorType, ClassMethodDescriptorType)  # no code of Python's
 COMPILED_BY = frozenset(
     {"cython_function_or_method", "fused_cython_function", "instancemethod", "nb_func", "nb_method"}
@@ -93,24 +91,11 @@ IMPORTERS = (importlib, importlib.import_module)
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
 
 
-class Entered(NamedTuple):
-    """A Python function that a step runs: the step's own, or one that it calls."""
-
-    function: FunctionType
-    owner: Any = None  # the object of which it is a method, where known
-    is_method: bool = False
-    is_step: bool = False
-    # By name, where they are known: those of the step's call, or those of a helper's call that outlive it.
-    arguments: Mapping[str, Any] = MappingProxyType({})
-    may_import: bool = False  # whether what it finds in the modules that it imports is compared
-    is_judged: bool = True  # whether the step is known to run it: not the text of an object that it may never show
-
-
 def impurity(entered: Entered) -> str | None:
     """What in a function cannot be traced faithfully, in words; None where nothing was found."""
     reads = reads_of(entered.function.__code__)
     for path in sorted(reads.paths, key=lambda path: (-len(path.attributes), path)):
-        found = list(_along(path, entered))
+        found = list(along(path, entered))
         if entered.may_import and len(found) > len(path.attributes) and any(found[-1] is one for one in IMPORTERS):
             continue
         why = _read(path, found)
@@ -156,7 +141,7 @@ def _lets_go_on(code: CodeType) -> bool:
 
 
 def _is_raised_in_a_trace(path: Path, entered: Entered) -> bool:
-    *_, found = _along(path, entered)
+    *_, found = along(path, entered)
     return isinstance(found, type) and issubclass(found, RAISED_IN_A_TRACE)
 
 
@@ -165,70 +150,8 @@ def _named(paths: Paths) -> str:
     return f" (`{names[0]}`)" if names else ""
 
 
-def contents(cell: Any) -> Any:
-    """What a closure's cell holds; EMPTY where it holds nothing."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return EMPTY
-
-
 def _place(entered: Entered) -> str:
     return "" if entered.is_step else f" in {entered.function.__qualname__}"
-
-
-def _along(path: Path, entered: Entered) -> Iterator[Any]:
-    """The objects on a path, as far as they can be found without running code of the user's."""
-    value = _root(path, entered)
-    yield value
-    for attribute in path.attributes:
-        value = _member(value, attribute)
-        if value is EMPTY:
-            return
-        yield value
-
-
-def reached(path: Path, entered: Entered) -> Any:
-    """The object that a path leads to; EMPTY where only running the code would find it."""
-    found = list(_along(path, entered))
-    end = found[-1] if len(found) > len(path.attributes) else EMPTY
-    is_computed = hasattr(type(end), "__get__") and not isinstance(end, FunctionType)  # a property, say
-    return EMPTY if is_computed else end
-
-
-def imported(path: Path, function: FunctionType) -> str:
-    """The name of the module that a function imports by a path, which may be relative to its own."""
-    held = function.__globals__
-    package = held.get("__package__") or str(held.get("__name__", "")).rpartition(".")[0]
-    try:
-        return importlib.util.resolve_name(path.name, package)
-    except ImportError:
-        return path.name
-
-
-def _root(path: Path, entered: Entered) -> Any:
-    function: Any = entered.function
-    if path.root == "global":
-        return function.__globals__.get(path.name, getattr(builtins, path.name, EMPTY))
-    if path.root == "import":
-        return sys.modules.get(imported(path, function), EMPTY)
-    if path.root == "free":
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        return contents(cells[path.name]) if path.name in cells else EMPTY
-    if path.root == "argument" and path.name in entered.arguments:
-        return entered.arguments[path.name]
-    first = function.__code__.co_varnames[:1]
-    return entered.owner if path.root == "argument" and (path.name,) == first and entered.owner is not None else EMPTY
-
-
-def _member(value: Any, attribute: str) -> Any:
-    value = unproxied(value)
-    if value is EMPTY or attribute == ITEM:
-        return EMPTY
-    if isinstance(value, ModuleType):
-        return getattr(value, attribute, EMPTY)
-    found = inspect.getattr_static(value, attribute, EMPTY)
-    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
 
 
 def _read(path: Path, values: list[Any]) -> str | None:
@@ -312,6 +235,11 @@ def acts_unnamed(function: Any, label: str) -> bool:
     owner = getattr(function, "__self__", None)  # an object is looked into
     is_free = owner is None or isinstance(owner, ModuleType)
     return is_free and function.__name__ != label.rpartition(".")[2] and _is_impure(function)
+
+
+def acts_as_module(value: Any) -> bool:
+    """Whether a value is a module whose functions act on the world, or ask it."""
+    return issubclass(type(value), ModuleType) and _is_impure(value)
 
 
 def _ends_the_program(value: Any) -> bool:
@@ -402,7 +330,7 @@ def _written(path: Path, entered: Entered) -> str | None:
         return f"`{path.attributes[-1]}` of something that it did not make"
     if not path.attributes:
         return f"`{path}` (a {'global' if path.root == 'global' else 'nonlocal'})"
-    owners = list(_along(path._replace(attributes=path.attributes[:-1]), entered))
+    owners = list(along(path._replace(attributes=path.attributes[:-1]), entered))
     if path.attributes[-1] == "learning_rate" and len(owners) == len(path.attributes) and _is_optimizer(owners[-1]):
         return None  # Keras assigns it to a variable
     if path.root != "argument":

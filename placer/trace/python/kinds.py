@@ -16,6 +16,7 @@ import sys
 import threading
 import types
 import uuid
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, ParamSpec, TypeVar
 
@@ -72,6 +73,7 @@ STATELESS = frozenset(  # modules of the standard library whose classes, as base
 OUT_OF_SIGHT = frozenset(  # modules whose objects keep what no attribute shows
     {"ctypes", "_ctypes", "multiprocessing", "contextvars", "_contextvars", "mmap", "dbm", "shelve", "sqlite3", "h5py"}
 )
+HIDING = (memoryview, weakref.ProxyType, weakref.CallableProxyType)  # what they stand for no attribute shows, either
 LOCKS = (type(threading.Lock()), type(threading.RLock()))  # hold no values
 UNCHANGING = (  # classes of the standard library whose objects never change, and show no attributes
     slice, type(NotImplemented), re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta,
@@ -178,7 +180,7 @@ def holds_unnamed(kind: type) -> bool:
 @_by_type
 def is_out_of_sight(kind: type) -> bool:
     """Whether what objects of a class hold cannot be compared."""
-    return kind is memoryview or any(base.__module__.partition(".")[0] in OUT_OF_SIGHT for base in kind.__mro__)
+    return kind in HIDING or any(base.__module__.partition(".")[0] in OUT_OF_SIGHT for base in kind.__mro__)
 
 
 @_by_type

@@ -16,12 +16,16 @@ def settings() -> Hashable:
     A setting that only decides how layers and optimizers are made is none of them.
     """
     keras: Any = sys.modules.get("keras")  # whoever has not imported it has set nothing in it
-    return () if keras is None else _of(keras), tf_internals.op_callbacks(), tf_internals.number_promotion()
+    return (
+        () if keras is None else _of(keras),
+        tf_internals.settings.op_callbacks(),
+        tf_internals.settings.number_promotion(),
+    )
 
 
 def _of(keras: Any) -> Hashable:
     config = keras.config
-    floats, (policy, attention) = config.floatx(), tf_internals.keras_settings()
+    floats, (policy, attention) = config.floatx(), tf_internals.keras_parts.keras_settings()
     if policy is None:  # then Keras's function for it would set this one, and keep it
         policy = floats
     elif type(policy) is keras.DTypePolicy:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from placer.trace.python.code import TEXT_ROOTS, UNKNOWN, Asked, Path, reads_of
-from placer.trace.python.impure import Entered, reached
+from placer.trace.python.code import reads_of
+from placer.trace.python.entered import Entered, reached
 from placer.trace.python.kinds import (
     EMPTY,
     TEXTS,
@@ -20,6 +20,7 @@ from placer.trace.python.kinds import (
     is_user_class,
     unproxied,
 )
+from placer.trace.python.reads import TEXT_ROOTS, UNKNOWN, Asked, Path
 from placer.trace.signature import Same
 
 

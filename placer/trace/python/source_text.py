@@ -32,7 +32,7 @@ def misread(function: FunctionType | MethodType) -> str | None:
     where nothing is known.
     """
     code = function.__code__
-    if _is_imported_as_it_is(function) and is_edited(code) and not tf_internals.is_converted(code):
+    if _is_imported_as_it_is(function) and is_edited(code) and not tf_internals.autograph.is_converted(code):
         return (
             f"was changed on disk ({Path(code.co_filename).name}) after it was imported, and a trace would read "
             "the new text; start the program again"

@@ -15,12 +15,13 @@ import numpy as np
 from placer.errors import one_line
 from placer.trace.python.arguments import Subjects
 from placer.trace.python.bindings import bound
-from placer.trace.python.containers import UnguardableError
-from placer.trace.python.impure import Entered, impurity
+from placer.trace.python.entered import Entered
+from placer.trace.python.impure import impurity
 from placer.trace.python.kinds import is_function_of_tensorflow
 from placer.trace.python.sought import Sought
 from placer.trace.python.source_text import misread
-from placer.trace.python.survey import Survey
+from placer.trace.python.survey.survey import Survey
+from placer.trace.python.survey.walk import UnguardableError
 
 MOST_STATES = 8  # in which a step was called with the same objects among its arguments
 MOST_SUBJECTS = 16  # of such combinations of objects, whose states are remembered

@@ -24,18 +24,18 @@ class GlobalStreams:
         captured = {id(outer) for outer, _ in concrete.graph.captures}
         states = {
             name: state
-            for name, state in tf_internals.global_generators().items()
-            if id(tf_internals.handle_of(state)) in captured
+            for name, state in tf_internals.settings.global_generators().items()
+            if id(tf_internals.variables.handle_of(state)) in captured
         }
         has_no_seed = self.has_no_seed or bool(draws_within(concrete.graph.as_graph_def()))
         return GlobalStreams(has_no_seed, {**states, **self.states})
 
     def replaced(self) -> str | None:
         """In words, what the program has put in the place of a stream; None where all are as they were."""
-        if self.has_no_seed and tf_internals.global_seed() is not None:
+        if self.has_no_seed and tf_internals.settings.global_seed() is not None:
             return "it draws random numbers without a seed, and the program has called tf.random.set_seed since"
         if not self.states:
             return None
-        now = tf_internals.global_generators()
+        now = tf_internals.settings.global_generators()
         name = next((name for name, state in self.states.items() if now.get(name) is not state), None)
         return name and f"it draws from {name}, in whose place the program has put another one"

@@ -176,7 +176,7 @@ class TrialRun:
 
 
 def _devices_of(variables: MappingABC[str, tf.Variable]) -> dict[str, str]:
-    return {name: tf_internals.handle_of(variable).device for name, variable in variables.items()}
+    return {name: tf_internals.variables.handle_of(variable).device for name, variable in variables.items()}
 
 
 def _arrays(values_of: MappingABC[str, Any]) -> dict[str, Array]:

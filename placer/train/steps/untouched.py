@@ -141,7 +141,7 @@ class UntouchedFunction:
         if self.retraced is None or not variant.layout.numbers:
             return self.step
         python = self.step.python_function
-        converted = tf_internals.uses_autograph(self.step)
+        converted = tf_internals.autograph.uses_autograph(self.step)
         python = python if converted else tf.autograph.experimental.do_not_convert(python)
         return self.retraced.with_numbers(python, _types(variant, variant.layout.numbers))
 

@@ -67,8 +67,8 @@ class VariableWatch:
 def watch(variable: tf.Variable, watcher: Watcher) -> None:
     """Report every use of `variable` to `watcher` from now on."""
     _changed()
-    tf_internals.around_function_calls(_function_called)
-    handle = tf_internals.handle_of(variable)
+    tf_internals.calls.around_function_calls(_function_called)
+    handle = tf_internals.variables.handle_of(variable)
     _watches[id(variable)] = _by_handle[id(handle)] = VariableWatch(variable, watcher, handle)
     _watch_unread(True)
     variable.__class__ = _watched(_plain(type(variable)))
@@ -98,8 +98,8 @@ def unwatch(variable: tf.Variable) -> None:
         variable.__class__ = _plain(type(variable))
     if not _watches:
         _watch_unread(False)
-    if not _watches and not tf_internals.has_former_handles():
-        tf_internals.around_function_calls(None)
+    if not _watches and not tf_internals.variables.has_former_handles():
+        tf_internals.calls.around_function_calls(None)
 
 
 def renew_all() -> None:
@@ -109,22 +109,24 @@ def renew_all() -> None:
     by the name, has no effect from then on: `assign` is lost without an error, in functions compiled before, too.
     """
     here: dict[int, list[Any]] = {}  # by handle: what `assign` returned is the same variable
-    for variable in instances_of([tf_internals.RESOURCE_VARIABLE]):
+    for variable in instances_of([tf_internals.variables.RESOURCE_VARIABLE]):
         if _is_here(variable):
-            here.setdefault(id(tf_internals.handle_of(variable)), []).append(variable)
+            here.setdefault(id(tf_internals.variables.handle_of(variable)), []).append(variable)
     replaced = []
     with unwatched(), tf.init_scope():
         for objects in here.values():
-            one, handle = objects[0], tf_internals.handle_of(objects[0])
+            one, handle = objects[0], tf_internals.variables.handle_of(objects[0])
             with tf.device(handle.device):
-                value = tf_internals.read_variable(handle, one.dtype)
-                fresh = tf_internals.handle_of(tf.Variable(value, trainable=False, shape=one.shape, dtype=one.dtype))
+                value = tf_internals.variables.read_variable(handle, one.dtype)
+                fresh = tf_internals.variables.handle_of(
+                    tf.Variable(value, trainable=False, shape=one.shape, dtype=one.dtype)
+                )
             replaced.append((handle, fresh))
             _give(objects, fresh)
-    tf_internals.replace_handles(replaced)
+    tf_internals.variables.replace_handles(replaced)
     _changed()
     if here:
-        tf_internals.around_function_calls(_function_called)
+        tf_internals.calls.around_function_calls(_function_called)
 
 
 def _give(objects: Sequence[Any], handle: Any) -> None:
@@ -144,9 +146,9 @@ def _is_here(variable: Any) -> bool:
     if is_elsewhere(variable):
         return False
     handle = vars(variable).get("_handle")
-    if not tf_internals.is_eager(handle) or "/job:localhost" not in handle.device:
+    if not tf_internals.variables.is_eager(handle) or "/job:localhost" not in handle.device:
         return False
-    return tf_internals.is_initialized(handle)
+    return tf_internals.variables.is_initialized(handle)
 
 
 @contextmanager
@@ -169,7 +171,7 @@ class _Watched:
         found = _to_tell(self)
         if found is not None:
             found.watcher.will_write([found.variable])
-        return tf_internals.handle_of(self)
+        return tf_internals.variables.handle_of(self)
 
     @property
     def _handle(self) -> Any:
@@ -180,7 +182,7 @@ class _Watched:
                 (found.watcher.will_read if _called_by_tensorflow() else found.watcher.will_write)([found.variable])
             except Exception:
                 return None  # C++ code would crash; without a handle it uses _read_variable_op, which raises this again
-        return tf_internals.handle_of(self)
+        return tf_internals.variables.handle_of(self)
 
     @_handle.setter
     def _handle(self, handle: Any) -> None:
@@ -214,7 +216,7 @@ def _plain_read(kind: Any) -> Any:
 
 def _watch_unread(watched: bool) -> None:
     """Report what is done with the objects that `assign` returns, whenever they were made, or no longer do so."""
-    kind: Any = tf_internals.UNREAD_VARIABLE
+    kind: Any = tf_internals.variables.UNREAD_VARIABLE
     if watched == hasattr(kind, "_placer_read"):
         return
     if watched:
@@ -240,7 +242,7 @@ def _to_tell(variable: Any) -> VariableWatch | None:
     if found is None or _is_silent(found.watcher):
         return None
     if tf.inside_function():
-        if tf_internals.traces_dataset():
+        if tf_internals.resources.traces_dataset():
             found.watcher.read_aside([found.variable], "a function of a tf.data pipeline")
         return None
     if _is_tensorflows_thread():
@@ -330,7 +332,7 @@ def _report_written(writes: Writes) -> None:
 
 def _current(tensor: Any) -> Any:
     """A tensor that a function holds; for a handle that its variable has lost, the one that it has now."""
-    return tf_internals.current_handle(tensor) if tensor.dtype == tf.resource else tensor
+    return tf_internals.variables.current_handle(tensor) if tensor.dtype == tf.resource else tensor
 
 
 def _by_watcher(graph: Any, current: Sequence[Any]) -> Iterator[tuple[Watcher, list[tf.Variable], list[tf.Variable]]]:

@@ -100,8 +100,11 @@ class Replicas:
             self._at[key] = {HOME: variable}
             watch(variable, self)
         if new:
-            handles = {id(tf_internals.handle_of(variable)) for variable in new.values()}
-            if any(id(tf_internals.current_handle(handle)) in handles for handle in tf_internals.dataset_captures()):
+            handles = {id(tf_internals.variables.handle_of(variable)) for variable in new.values()}
+            if any(
+                id(tf_internals.variables.current_handle(handle)) in handles
+                for handle in tf_internals.resources.dataset_captures()
+            ):
                 self.aside = "a function of a tf.data pipeline"
         return bool(new)
 
@@ -374,7 +377,7 @@ class Replicas:
 
 
 def _place(variable: tf.Variable, place: Place) -> Place:
-    return HOME if tf_internals.handle_of(variable).device == place else place
+    return HOME if tf_internals.variables.handle_of(variable).device == place else place
 
 
 def _nearest(true: AbstractSet[Place], place: Place) -> Place:

@@ -60,7 +60,11 @@ def unwatchable() -> str | None:
                 unwatch(variable)
             if not (seen.writes if "writ" in name or "assign" in name else seen.reads):
                 return _unlike(f"{name} was not seen")
-        return None if tf_internals.is_eager(tf_internals.handle_of(variable)) else _unlike("a variable has no handle")
+        return (
+            None
+            if tf_internals.variables.is_eager(tf_internals.variables.handle_of(variable))
+            else _unlike("a variable has no handle")
+        )
 
 
 def _unlike(what: str) -> str:

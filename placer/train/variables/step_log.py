@@ -72,9 +72,9 @@ class StepLog:
             if dtype is tf.resource or dtype is tf.variant:
                 self.unrepeatable += 1
                 return
-            step_bytes += tf_internals.bytes_of(tensor)
+            step_bytes += tf_internals.variables.bytes_of(tensor)
         self.steps.append(LoggedStep(self._writes, repeat))
-        self._bytes += step_bytes + sum(map(tf_internals.bytes_of, self._writes.values()))
+        self._bytes += step_bytes + sum(map(tf_internals.variables.bytes_of, self._writes.values()))
         self._writes = {}
 
     def is_due(self, step_s: float, sync_every: int | None) -> bool:

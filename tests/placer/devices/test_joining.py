@@ -27,7 +27,7 @@ def told(monkeypatch):
         done.append(word)
 
     monkeypatch.setattr(tf.io, "write_file", write_file)
-    monkeypatch.setattr(tf_internals, "joined_tasks", lambda: {0: "host:1", 1: "host:2", 2: "host:3"})
+    monkeypatch.setattr(tf_internals.devices, "joined_tasks", lambda: {0: "host:1", 1: "host:2", 2: "host:3"})
     monkeypatch.setattr(joining, "connect", lambda cluster: done.append(cluster.as_dict()))
     monkeypatch.setattr(joining, "_heeding", {0, 2, 5})
     monkeypatch.setattr(tf, "device", lambda name: nullcontext())  # no worker is there

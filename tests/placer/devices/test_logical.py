@@ -137,7 +137,7 @@ def machine(monkeypatch):
     config = Config(gpus=2)
     fake = SimpleNamespace(config=config, test=SimpleNamespace(is_built_with_gpu_support=lambda: True))
     monkeypatch.setattr(logical, "tf", fake)
-    monkeypatch.setattr(tf_internals, "devices_are_set_up", lambda: config.set_up)
+    monkeypatch.setattr(tf_internals.devices, "devices_are_set_up", lambda: config.set_up)
     monkeypatch.setattr(logical.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=TABLE))
     monkeypatch.delenv(logical.VISIBLE, raising=False)
     monkeypatch.setenv(logical.GROWTH, "before")  # put back, whatever a test makes of it
@@ -238,9 +238,9 @@ TOO_LATE = """
 import tensorflow as tf
 import placer
 from placer import tf_internals
-assert not tf_internals.devices_are_set_up()
+assert not tf_internals.devices.devices_are_set_up()
 weight = tf.Variable(1.0)
-assert tf_internals.devices_are_set_up()
+assert tf_internals.devices.devices_are_set_up()
 placer.autoplace(lambda: weight.assign_add(1.0), devices=None).close()
 try:
     placer.autoplace(lambda: weight.assign_add(1.0), devices="cpus:2")

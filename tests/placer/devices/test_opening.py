@@ -23,7 +23,7 @@ def test_gpus_and_cpu_become_one_topology(monkeypatch):
         opening.tf.config, "list_logical_devices", lambda k: [SimpleNamespace(name=n) for n in found[k]]
     )
     monkeypatch.setattr(
-        tf_internals, "device_memory_limits", lambda: {f"{task}/device:GPU:{i}": 10 + i for i in range(2)}
+        tf_internals.devices, "device_memory_limits", lambda: {f"{task}/device:GPU:{i}": 10 + i for i in range(2)}
     )
     monkeypatch.setattr(opening, "gpu_names", lambda: ["Card", ""])
     opened = open_devices(None, links=False)

@@ -60,7 +60,7 @@ def test_what_stays_is_not(tmp_path):
     held[-2].close()
     held[-1].scalar(0, "step_s", 0.1)
     assert held and dropped_by_joining() is None
-    assert set(tf_internals.named_resource_kinds()) == set(process_resources.IN_WORDS)
+    assert set(tf_internals.resources.named_resource_kinds()) == set(process_resources.IN_WORDS)
 
 
 def noisy(**seed):

@@ -68,5 +68,5 @@ def test_functions_are_kept_until_they_are_forgotten(two_cpus):
     fingerprints(variables), fingerprints(variables)
     [name] = fingerprints._functions._names.values()
     fingerprints.forget()
-    assert not tf_internals.has_function(name)
+    assert not tf_internals.functions.has_function(name)
     assert fingerprints(variables)

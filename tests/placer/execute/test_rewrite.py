@@ -182,10 +182,10 @@ def test_close_forgets_the_function_and_the_variables(setting, two_cpus):
     placed = PlacedStep(template, [two_cpus.tf_name(0)] * len(captured.graph))
     placed.run_flat(inputs)
     held = [weakref.ref(variable) for variable in placed.variables.values()]
-    assert tf_internals.has_function(placed.function_name)
+    assert tf_internals.functions.has_function(placed.function_name)
     placed.close()
     placed.close()
-    assert not tf_internals.has_function(placed.function_name)
+    assert not tf_internals.functions.has_function(placed.function_name)
     gc.collect()
     assert held and not [variable for variable in held if variable() is not None]
 
@@ -204,7 +204,7 @@ def test_a_staged_batch_trains_all_variables_as_before(two_cpus, make_step, monk
     monkeypatch.setattr(rewrite, "stage", partial(send_recv.stage, kind="CPU"))
     step, inputs = make_step()
     captured = capture(step, inputs, "staged")
-    sizes = sorted(tf_internals.bytes_of(tensor) for tensor in captured.flat_inputs(inputs))
+    sizes = sorted(tf_internals.variables.bytes_of(tensor) for tensor in captured.flat_inputs(inputs))
     assert sizes[0] < sizes[-1]
     template = Template(captured, two_cpus.host, sizes[-1])
     devices = random_devices(captured, two_cpus, 3)

@@ -19,7 +19,7 @@ FLOAT = tf.float32.as_datatype_enum
 
 @pytest.fixture(autouse=True)
 def incarnations(monkeypatch):
-    monkeypatch.setattr(tf_internals, "incarnations", lambda: {HERE: 11, THERE: -22})
+    monkeypatch.setattr(tf_internals.devices, "incarnations", lambda: {HERE: 11, THERE: -22})
 
 
 def function(*nodes):

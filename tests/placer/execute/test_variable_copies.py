@@ -58,9 +58,11 @@ def test_only_the_latest_functions_are_kept(two_cpus, monkeypatch):
     wait_for(here)
     assert [float(v.numpy()) for v in here] == [0.0, 1.0, 2.0, 3.0]
     assert len(transfers._functions._names) == 2
-    assert {name for name in names if tf_internals.has_function(name)} == set(transfers._functions._names.values())
+    assert {name for name in names if tf_internals.functions.has_function(name)} == set(
+        transfers._functions._names.values()
+    )
     transfers.forget()
-    assert not any(map(tf_internals.has_function, names))
+    assert not any(map(tf_internals.functions.has_function, names))
 
 
 CUTS = [None, (0, (0, 1, 5)), (0, (0, 2, 3, 5)), (1, (0, 4, 6))]

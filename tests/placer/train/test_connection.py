@@ -130,7 +130,7 @@ def test_a_join_that_fails_after_tensorflow_has_connected_leaves_the_workers(mon
     monkeypatch.setattr(f"{module}.open_devices", join)
     monkeypatch.setattr(f"{module}.refusal", lambda done: None)
     monkeypatch.setattr(f"{module}.times_connected", lambda: times[0])
-    monkeypatch.setattr("placer.tf_internals.joined_tasks", lambda: tasks)
+    monkeypatch.setattr("placer.tf_internals.devices.joined_tasks", lambda: tasks)
     monkeypatch.setattr("placer.devices.joining.connect", lambda cluster: done.append(cluster.as_dict()))
     monkeypatch.setattr(f"{module}.renew_all", lambda: done.append("renewed"))
     connection = Connection("host:1", False)

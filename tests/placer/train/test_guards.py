@@ -543,5 +543,5 @@ def test_a_variable_of_which_only_the_handle_is_left_leaves_the_step_alone(two_c
     for _ in range(UNTOUCHED):
         hand(ONE)
     assert "keeps nothing but the handle" in hand.live.left_alone
-    assert tf_internals.read_variable(handle, tf.int32).numpy() == UNTOUCHED
+    assert tf_internals.variables.read_variable(handle, tf.int32).numpy() == UNTOUCHED
     hand.close()

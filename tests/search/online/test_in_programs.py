@@ -17,7 +17,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import BadInputError
-from placer.left_alone import LeftAlone
+from placer.other_tensorflow import LeftAlone
 from placer.train.device_session import DeviceSession
 from placer.train.steps.untouched import IN_A_FUNCTION
 from search.online.auto_step import AutoStep

@@ -81,7 +81,7 @@ def test_every_tensor_of_a_probe_crosses_whole(two_cpus, probe, floats):
     """No pass of TensorFlow's cuts, merges or moves what is to cross."""
     a, b = two_cpus.tf_name(0), two_cpus.tf_name(1)
     run = probe(a, b, tf.zeros([floats]), 4)
-    with tf_internals.collected_nodes() as nodes:
+    with tf_internals.functions.collected_nodes() as nodes:
         run()
     sends = [n for n in nodes if n.op in ("_Send", "_HostSend") and crosses(n)]
     made = {n.name: n for n in nodes}

@@ -10,7 +10,7 @@ import pytest
 
 from placer.devices.load.load_probes import PROBE_S, REPEATS, LoadProbes, LoadReading, Slowdown
 from placer.errors import BadInputError
-from placer.tf_internals import collected_nodes
+from placer.tf_internals.functions import collected_nodes
 
 PAIR = ("worker:0", "worker:1")
 # Factors are compared with one another: other processes slow these machines, too. Three busy processes outweigh them;

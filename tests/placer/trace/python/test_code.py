@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placer.trace.python.code import Path, Reads, _Simulation, reads_of
+from placer.trace.python.code import _Simulation, reads_of
+from placer.trace.python.reads import Path, Reads
 
 LOG: list[Any] = []
 LAYERS: list[Any] = []

@@ -26,6 +26,14 @@ class Slotted:
         self.one, self.two = object(), object()
 
 
+class Alone:
+    pass
+
+
+class Other:
+    pass
+
+
 class Places:
     """One of each kind, and a guard of them all."""
 
@@ -55,6 +63,11 @@ class Places:
         self.guard.cell(self.cell)
         self.guard.size(vars(self.thing))
         self.guard.check(lambda: "z" not in self.held)
+        self.known = SimpleNamespace(a=1, b=2)
+        self.guard.names(vars(self.known))
+        self.slotless = Alone()
+        self.guard.class_of(self.slotless)
+        self.guard.dict_of(self.slotless, vars(self.slotless))
 
 
 CHANGES = {
@@ -74,6 +87,9 @@ CHANGES = {
     "a value": lambda p: p.held.update(x=Alike()),
     "a key": lambda p: p.held.update(z=p.held.pop("x")),
     "a cell": lambda p: setattr(p.cell, "cell_contents", Alike()),
+    "one name for another": lambda p: vars(p.known).update(c=p.known.__dict__.pop("a")),
+    "another class": lambda p: setattr(p.slotless, "__class__", Other),
+    "another dict": lambda p: setattr(p.slotless, "__dict__", {}),
     "a number of another type": lambda p: setattr(p, "number", True),
     "another number": lambda p: setattr(p, "number", 2),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import builtins
 import cmath
 import collections
 import configparser
@@ -31,6 +32,7 @@ import threading
 import time
 import types
 import typing
+import weakref
 from dataclasses import dataclass
 from os.path import exists
 from sys import exit as leave
@@ -44,9 +46,10 @@ from absl import flags
 from absl import logging as absl_logging
 from PIL import _imaging
 
-from placer.trace.python import survey
 from placer.trace.python.kinds import is_library
 from placer.trace.python.state import MOST_STATES, PythonState, why_not
+from placer.trace.python.survey import survey
+from placer.trace.python.survey.containers import visit_dict
 
 WEIGHT = tf.Variable(1.0)
 RATE = 0.1
@@ -497,6 +500,8 @@ def shows_by_a_kept_text(x):
 
 
 TIMED, TIMED_TOO = Timed(), TimedToo()
+REFERRED = Timed()
+WEAK = weakref.proxy(REFERRED)
 
 
 class OwnProxy(wrapt.ObjectProxy):
@@ -791,6 +796,7 @@ REFUSED = [
     (lambda x: x * notes_in(NOTED), "changes `found.append` in notes_in"),
     (lambda x: x * PROXY.setdefault("rate", 0.1), "changes `PROXY.setdefault`"),
     (lambda x: x * OWN_PROXY["rate"], "reads `OWN_PROXY`, and Placer cannot see into a OwnProxy"),
+    (lambda x: x * WEAK.rate, "reads `WEAK`, and Placer cannot see into a "),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
 ]  # fmt: skip
 
@@ -967,6 +973,7 @@ class Sink:
 
 
 FIRST, SECOND = Sink(len), Sink(print)
+LIBRARIES, PURE = {"np": np, "random": random}, {"np": np}
 
 
 def told(x, sink=print):
@@ -994,6 +1001,7 @@ def paced_by_a_file(folder):
         (of_sinks({logging.warning: 1}), "a key of sinks"), (of_sinks((functools.partial(print, "a"),)), "`sinks[0]`"),
         (lambda x: x * CLOCKS["now"](), "`CLOCKS['now']`"), (paced_by_a_file(HOME), "uses `read_text` of a file"),
         (lambda x: FIRST.tell(x) + SECOND.tell(x), "`SECOND.sink`"),
+        (lambda x: x * LIBRARIES["random"].random(), "`LIBRARIES['random']`"),
     ],
 )  # fmt: skip
 def test_functions_that_act_are_found_by_any_name(step, word):
@@ -1111,6 +1119,45 @@ def test_what_descriptors_do_when_a_class_is_made_is_no_effect_of_a_step():
     assert why_not(lambda x: x * CHECKED.rate) is None
 
 
+class Kept:
+    def __init__(self, log):
+        self.log = log
+
+    def of(self, x):
+        if self.log is not None:
+            self.log.append(x)
+        return x
+
+
+class KeptInSlot(Kept):
+    __slots__ = ("log",)
+
+
+kept, KEEPS = Kept([]), [Kept(None), Kept([])]
+SLOTS = [KeptInSlot(None), KeptInSlot([])]
+
+
+@pytest.mark.parametrize("step", [
+    lambda x: kept.of(x) if isinstance(kept, Kept) else x, lambda x: KEEPS[0].of(x) + KEEPS[1].of(x),
+    lambda x: SLOTS[0].of(x) + SLOTS[1].of(x),
+])  # fmt: skip
+def test_methods_are_looked_through_for_each_object_that_has_other_things(step):
+    assert "changes `self.log.append`" in why_not(step)
+
+
+def test_what_a_program_puts_in_the_place_of_what_python_and_libraries_have_makes_a_state(monkeypatch):
+    monkeypatch.setattr(builtins, "gain", 1.0, raising=False)
+    monkeypatch.setattr(sys, "argv", ["train.py", "1"])
+    state = PythonState(lambda x: tf.nn.relu(x) * float(sys.argv[1]) * gain)  # noqa: F821
+    assert state.number() == state.number() == 0
+    sys.argv[1] = "2"
+    assert state.number() == 1
+    monkeypatch.setattr(tf.nn, "relu", tf.nn.gelu)
+    assert state.number() == 2
+    monkeypatch.setattr(builtins, "gain", 2.0)
+    assert state.number() == 3 and state.why is None
+
+
 class Telling(keras.layers.Layer):
     def __init__(self):
         super().__init__()
@@ -1128,6 +1175,7 @@ def test_what_is_held_and_not_called_is_no_effect():
 
 def test_a_function_that_acts_may_be_an_argument():
     assert "uses `log`" in why_not(lambda x, log: log(x), (("log", print),))
+    assert why_not(lambda x: PURE["np"].square(x)) is None
     assert why_not(of_sinks([math.sqrt, np.square, tf.square, len, Rates().of])) is None
 
 
@@ -1396,6 +1444,28 @@ def itemized():
     return Config
 
 
+class Doubled(Rates):
+    def of(self, x):
+        return x * 2
+
+
+GAINS, SHOWN = {"0.1": 1.0, "0.2": 2.0}, "{0.rate}"
+
+
+def by_its_text(thing):
+    return lambda x: x * GAINS["{.rate}".format(thing)]  # noqa: UP032
+
+
+def by_a_text(thing):
+    return lambda x: x * GAINS[SHOWN.format(thing)]
+
+
+def trade(thing):
+    """One attribute for another."""
+    del thing.warmup
+    thing.pace = 2.0
+
+
 UNSHOWN = [
     (itemized, lambda thing: lambda x: x * thing["a"], lambda thing: thing.values.update(a=0.2)),
     (classed, lambda thing: lambda x: x * thing.rate, lambda thing: setattr(thing, "first", 0.2)),
@@ -1415,6 +1485,11 @@ UNSHOWN = [
     (lambda: cached_of(None, types.SimpleNamespace), calls_for_rate, lambda thing: setattr(thing(), "rate", 0.2)),
     (lambda: cached_of(8, types.SimpleNamespace), calls_for_rate, lambda thing: setattr(thing(), "rate", 0.2)),
     (lambda: cached_of(1, dict), calls_for_item, lambda thing: thing().update(rate=0.2)),
+    (Rates, lambda thing: lambda x: thing.of(x), lambda thing: setattr(thing, "__class__", Doubled)),
+    (Rates, lambda thing: lambda x: thing.of(x), lambda thing: setattr(thing, "__dict__", {"rate": 0.2, "unread": 0})),
+    (lambda: types.SimpleNamespace(warmup=1), lambda thing: lambda x: x * getattr(thing, "pace", 1.0), trade),
+    (Rates, by_its_text, lambda thing: setattr(thing, "rate", 0.2)),
+    (Rates, by_a_text, lambda thing: setattr(thing, "rate", 0.2)),
 ]  # fmt: skip
 
 
@@ -1678,15 +1753,15 @@ def test_training_a_keras_model_and_looking_at_it_changes_no_state():
 @pytest.mark.parametrize(("times", "why"), [(1, None), (9, "RuntimeError: dictionary changed size")])
 def test_what_another_thread_changes_while_it_is_read_is_read_once_more(monkeypatch, times, why):
     rates, failures = {"rate": 0.1}, [RuntimeError("dictionary changed size during iteration")] * times
-    read = survey.visit_dict
 
     def interrupted(walk, found, label):
         if found is rates and failures:
             raise failures.pop()
-        read(walk, found, label)
+        visit_dict(walk, found, label)
 
     state = PythonState(lambda x: x * rates["rate"])
-    monkeypatch.setattr(survey, "visit_dict", interrupted)
+    visits = [(kinds, interrupted if visit is visit_dict else visit) for kinds, visit in survey.VISITS]
+    monkeypatch.setattr(survey, "VISITS", visits)
     assert state.number() == state.number() == 0
     assert state.why is None if why is None else why in state.why
 

@@ -119,9 +119,11 @@ def test_an_extreme_of_a_selection_that_may_be_empty_leaves_a_step_alone(two_cpu
 
 
 def test_a_keras_without_one_of_these_functions_leaves_a_step_alone_and_is_as_it_was(two_cpus, live_hand, monkeypatch):
-    known = tf_internals.keras_functions()
+    known = tf_internals.keras_parts.keras_functions()
     functions = [getattr(module, name) for module, name in known.values()]
-    monkeypatch.setattr(tf_internals, "keras_functions", lambda: {**known, "new": (keras.losses, "of_tomorrow")})
+    monkeypatch.setattr(
+        tf_internals.keras_parts, "keras_functions", lambda: {**known, "new": (keras.losses, "of_tomorrow")}
+    )
     make = training_on(lambda held, x: square(x @ held[0] @ held[1]))
     found, hand = wrapped_with(live_hand, make, 8)
     assert close(found, alone_with(make, 8))

@@ -13,9 +13,9 @@ from placer.train.variables import hooks, self_test
 @pytest.fixture(autouse=True)
 def anew():
     self_test.unwatchable.cache_clear()
-    hook = tf_internals._patched.hook
+    hook = tf_internals.calls._patched.hook
     yield
-    tf_internals.around_function_calls(hook)
+    tf_internals.calls.around_function_calls(hook)
     self_test.unwatchable.cache_clear()
 
 
@@ -42,8 +42,8 @@ def test_this_tensorflow_is_one_that_works():
 def test_a_way_around_the_hooks_is_named(hidden, says, monkeypatch, beside):
     """As if TensorFlow no longer took the way that a hook stands in."""
     if hidden == "_read_variable_op":
-        tf_internals.around_function_calls(None)  # an open step has set it
-        monkeypatch.setattr(tf_internals, "around_function_calls", lambda hook: None)
+        tf_internals.calls.around_function_calls(None)  # an open step has set it
+        monkeypatch.setattr(tf_internals.calls, "around_function_calls", lambda hook: None)
     else:
         monkeypatch.delattr(hooks._Watched, hidden)
         hooks._watched.cache_clear()
@@ -56,5 +56,5 @@ def test_a_hook_that_raises_is_named(monkeypatch):
     def gone(_):
         raise AttributeError("_handle")
 
-    monkeypatch.setattr(tf_internals, "handle_of", gone)
+    monkeypatch.setattr(tf_internals.variables, "handle_of", gone)
     assert "raised AttributeError" in (self_test.unwatchable() or "")

@@ -1,0 +1,77 @@
+"""What Keras does with a step, beside its layers: train functions, what it ties to tensors, its settings."""
+
+from __future__ import annotations
+
+import sys
+from types import FunctionType
+from typing import Any
+
+import tensorflow as tf
+
+KERAS_TIES = {"mask": "_keras_mask", "logits": "_keras_logits"}  # attributes of tensors
+OF_TENSORFLOW = ("_parent_trackable", "_name", "_unique_id", "_is_zeros_tensor")  # attributes that it puts on tensors
+
+
+def has_keras_train_function(model: Any) -> bool:
+    """Whether what `fit` calls for each batch is made by Keras, of the model's `train_step`."""
+    for name in ("make_train_function", "_make_function"):
+        if name in vars(model) or getattr(type(model), name) is not getattr(tf.keras.Model, name):
+            return False
+    return model.train_function is None or _step_of_keras(model.train_function) == model.train_step
+
+
+def _step_of_keras(train_function: Any) -> Any:
+    """The step that a train_function runs, where Keras made that; None for any other function."""
+    made_by_keras = getattr(train_function, "__code__", None) in tf.keras.Model._make_function.__code__.co_consts
+    left = [train_function] if made_by_keras else []
+    while left:
+        function = left.pop()
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        held = {name: cell.cell_contents for name, cell in cells}
+        if "step_function" in held:
+            return held["step_function"]
+        inner = (getattr(one, "python_function", one) for one in held.values())
+        left += [one for one in inner if isinstance(one, FunctionType)]
+    return None
+
+
+def keras_functions() -> dict[str, tuple[Any, str]]:
+    """Functions of Keras that compute otherwise while a step is traced (placer/trace/eager/keras_functions.py): the
+    module and the name of each. Empty where Keras is not imported.
+    """
+    found = {
+        "logits": ("keras.src.backend.tensorflow.nn", "_get_logits"),
+        "mean": ("keras.src.losses.loss", "reduce_values"),
+        "max": ("keras.src.backend.tensorflow.numpy", "max"),
+        "min": ("keras.src.backend.tensorflow.numpy", "min"),
+    }
+    return {what: (sys.modules[module], name) for what, (module, name) in found.items() if module in sys.modules}
+
+
+def tied_by_keras(tensor: Any) -> dict[str, Any]:
+    """What Keras tied to a tensor: its "mask", and the "logits" behind it."""
+    held = vars(tensor)  # asking a tensor for an attribute that it lacks is slow, and most have none
+    found = {kind: held.get(name) for kind, name in KERAS_TIES.items()} if held else {}
+    return {kind: tied for kind, tied in found.items() if isinstance(tied, tf.Tensor)}
+
+
+def tied_by_program(tensor: Any) -> str | None:
+    """The first attribute of a tensor, composite ones included, that neither TensorFlow nor Keras has put on it."""
+    held = vars(tensor)
+    if not held:  # the usual case; this runs at each call of a plain step
+        return None
+    not_own = "_keras_" if isinstance(tensor, tf.Tensor) else "_"  # a composite one keeps its parts in such attributes
+    return next((name for name in held if not name.startswith(not_own) and name not in OF_TENSORFLOW), None)
+
+
+def tie_by_keras(tensor: Any, kind: str, tied: Any) -> None:
+    """Tie as Keras does. kind: as in `tied_by_keras`."""
+    setattr(tensor, KERAS_TIES[kind], tied)
+
+
+def keras_settings() -> tuple[Any, Any]:
+    """What this thread's program has set with keras.config.set_dtype_policy (or Keras itself has) and with
+    enable_flash_attention; None before that.
+    """
+    held = sys.modules["keras.src.backend.common.global_state"].GLOBAL_STATE_TRACKER  # read before each call
+    return getattr(held, "dtype_policy", None), getattr(held, "flash_attention", None)

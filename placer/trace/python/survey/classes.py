@@ -1,0 +1,124 @@
+"""A survey's visits to the user's classes: methods that may be called, and attributes that are read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from types import FunctionType, ModuleType
+from typing import Any
+
+from placer.trace.python.kinds import (
+    CALLED_BY_KERAS,
+    LAYERS,
+    MAKERS,
+    NO_CODE,
+    NOT_CALLED,
+    TEXTS,
+    has_base,
+    in_slot,
+    is_library,
+    is_made_by_library,
+    is_of_library,
+    is_user_class,
+    is_users_own,
+    own_dict,
+    slots_of,
+    unwrapped,
+)
+from placer.trace.python.survey.caches import CACHED
+from placer.trace.python.survey.walk import Role, Walk
+from placer.trace.signature import Same
+
+SPECIAL = (FunctionType, property, staticmethod, classmethod, functools.partialmethod, CACHED)
+"""What a method of a class may be that Python itself calls."""
+
+
+def visit_class(walk: Walk, kind: type, label: str) -> None:
+    """A class that code reaches, and of which it may make objects."""
+    class_code(walk, kind, None, MAKERS)
+    _visit_metaclass(walk, kind, is_called=True)
+
+
+def class_code(walk: Walk, kind: type, owner: Any, more: Collection[str] = (), but: Collection[str] = ()) -> None:
+    """Note what may be called or is read of a class and its bases, those of libraries left out. owner: an object of the
+    class. more, but: names of what is noted in any case, or left out.
+    """
+    if owner is not None:
+        _enter_methods(walk, kind, owner, but)
+    if (id(kind), "") in walk.members and not more:
+        return
+    if owner is not None:
+        walk.members.add((id(kind), ""))
+    _visit_metaclass(walk, kind, is_called=False)
+    for base in kind.__mro__:
+        if is_library(base.__module__):
+            continue
+        held = vars(base)
+        walk.guard.names(held)
+        names = sorted(name for name in held if name in more or _is_used(walk, kind, base, name))
+        names = [name for name in names if (id(base), name) not in walk.members and name not in but]
+        if owner is not None:
+            walk.members.update((id(base), name) for name in names)
+        walk.guard.named(held, names)
+        if any(isinstance(held[name], classmethod) for name in names):  # which may call the class
+            _visit_metaclass(walk, kind, is_called=True)
+        for name in names:
+            found = _of_the_user(held[name]) if name in TEXTS else held[name]
+            walk.child(f"{base.__name__}.{name}", found, role=_role(walk, base, name, owner))
+
+
+def _enter_methods(walk: Walk, kind: type, owner: Any, but: Collection[str]) -> None:
+    """Note the methods that were visited before once more, as those of another object, where that has attributes of
+    other types. What wrapt has decorated is noted once.
+    """
+    held = dict(own_dict(owner) or {})
+    held |= {name: in_slot(vars(base).get(name), owner) for base in kind.__mro__ for name in slots_of(base)}
+    shape = frozenset((name, _kind_of(value)) for name, value in held.items() if walk.is_read(name))
+    if (id(kind), shape) in walk.shapes:
+        return
+    walk.shapes.add((id(kind), shape))
+    for base in kind.__mro__:
+        for name, found in vars(base).items() if not is_library(base.__module__) else ():
+            is_function = type(found) is FunctionType and walk.is_known(found) and not is_of_library(found)
+            if is_function and name not in but and _is_used(walk, kind, base, name):
+                walk.enter(found, _role(walk, base, name, owner))
+
+
+def _kind_of(value: Any) -> Same | type:
+    return Same(value) if issubclass(type(value), ModuleType) else type(value)
+
+
+def _role(walk: Walk, base: type, name: str, owner: Any) -> Role:
+    return Role(owner, True, is_judged=name not in TEXTS or walk.sought.is_shown(base))
+
+
+def _visit_metaclass(walk: Walk, kind: type, is_called: bool) -> None:
+    """What a class's own class decides of it: properties, and what a call of it does, where code reaches the class
+    itself and so may call it. It may be the class of others, too, so that no class is named as the one whose methods
+    its functions are.
+    """
+    meta = type(kind)
+    is_called = is_called or "__class__" in walk.names
+    if is_user_class(meta) and (id(meta), f"metaclass {is_called}") not in walk.members:
+        walk.members.add((id(meta), f"metaclass {is_called}"))
+        class_code(walk, meta, None, but=() if is_called else ("__call__",))
+
+
+def _is_used(walk: Walk, kind: type, base: type, name: str) -> bool:
+    """Whether code may call or read what a base of a class has under a name."""
+    if name in TEXTS:
+        return walk.sought.shows(kind, vars(base)[name])
+    if name.startswith("__") and name.endswith("__"):
+        held = vars(base)[name]
+        return name not in NO_CODE and (name in walk.names or isinstance(held, SPECIAL) or is_users_own(held))
+    if name in walk.names or walk.sought.asks(base, name):
+        return True
+    if name in CALLED_BY_KERAS and has_base(kind, LAYERS):
+        return True
+    overrides = any(name in vars(other) for other in kind.__mro__ if is_library(other.__module__))
+    return overrides and name not in NOT_CALLED
+
+
+def _of_the_user(method: Any) -> Any:
+    """What a library has put another function around: a dataclass's `__repr__`, which looks whether it runs already."""
+    return unwrapped(method) if is_made_by_library(method) else method

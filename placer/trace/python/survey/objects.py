@@ -1,0 +1,151 @@
+"""A survey's visits to objects: the attributes that a step's code or a library may read."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from placer.trace.python.kinds import (
+    CALLBACKS,
+    COMPILED_METRICS,
+    EMPTY,
+    FUNCTIONAL,
+    GIVEN_METRICS,
+    KERAS_VARIABLE_SETTINGS,
+    LAYERS,
+    OPERATIONS,
+    PLACER,
+    VARIABLE_SETTINGS,
+    has_base,
+    has_library_base,
+    holds_unnamed,
+    in_slot,
+    is_library,
+    is_noise,
+    is_plain,
+    is_public_tensor,
+    is_user_class,
+    is_users_own,
+    own_dict,
+    slots_of,
+)
+from placer.trace.python.survey.classes import class_code
+from placer.trace.python.survey.walk import Walk
+
+
+def visit_object(walk: Walk, value: Any, label: str) -> None:
+    """What an object has in its dict and its slots, and the code of its class."""
+    held, kind = own_dict(value), type(value)
+    if is_user_class(kind):
+        walk.guard.class_of(value)
+    if held is not None:
+        # Libraries may take attributes away and give them back, and a property may make a dict each time.
+        if has_library_base(kind) or own_dict(value) is not held:
+            walk.guard.size(held)
+        else:
+            walk.guard.dict_of(value, held)
+            walk.guard.names(held)
+        walk.entries(held, _attributes(walk, value, held), f"{label}.")
+        if has_base(type(value), FUNCTIONAL):
+            _visit_operations(walk, held.get(OPERATIONS) or (), label)
+    slots = [(name, vars(kind).get(name)) for kind in type(value).__mro__ for name in slots_of(kind)]
+    slots = [(name, slot) for name, slot in slots if walk.is_read(name) and inspect.ismemberdescriptor(slot)]
+    present = [(name, slot) for name, slot in slots if in_slot(slot, value) is not EMPTY]
+    walk.guard.attributes(value, [name for name, _ in present])
+    for name, slot in present:
+        walk.child(f"{label}.{name}", in_slot(slot, value))
+    absent = [slot for name, slot in slots if (name, slot) not in present]
+    if absent:
+        walk.guard.check(lambda: all(in_slot(slot, value) is EMPTY for slot in absent))
+    class_code(walk, type(value), value)
+
+
+def visit_rest(walk: Walk, found: Any, plain: type, label: str) -> None:
+    """Of an object that is a container of the class `plain`, what it is beside that."""
+    if type(found) is not plain and is_user_class(type(found)):
+        visit_object(walk, found, label)
+
+
+def visit_whole_object(walk: Walk, value: Any, label: str) -> None:
+    """Of an object of NumPy's, a polynomial say, all, because NumPy's code reads it."""
+    held = own_dict(value) or {}
+    walk.guard.size(held)
+    walk.entries(held, held, f"{label}.")
+
+
+def visit_named(walk: Walk, value: Any, label: str) -> None:
+    """Of an object of TensorFlow's, what the user's code reads by name and cannot be TensorFlow's own: plain values,
+    public tensors and arrays, and all that a bare tf.Module holds; and what of the user's own it holds under any name,
+    which TensorFlow calls: the function of a tf.custom_gradient, a rate that is a function, a checkpoint's model.
+    """
+    held = own_dict(value)
+    if held is None:
+        return
+    is_bare = type(value) is tf.Module
+    if is_bare:
+        walk.guard.size(held)
+    named = (
+        name for name in held
+        if name in walk.names and (is_bare or is_plain(held[name]) or is_public_tensor(name, held[name]))
+    )  # fmt: skip
+    is_placers = is_library(type(value).__module__) in PLACER
+    theirs = (name for name in held if not is_placers and is_users_own(held[name]))
+    walk.entries(held, sorted({*named, *theirs}), f"{label}.")
+
+
+def visit_function_of_tensorflow(walk: Walk, function: Any, label: str) -> None:
+    """What the user has put on a tf.function, whose own Python state is frozen in any program."""
+    held = own_dict(function) or {}
+    names = {name for name in walk.names if not name.startswith("_")}
+    walk.entries(held, sorted(names & held.keys()), f"{label}.")
+    absent = names - held.keys()
+    walk.guard.check(lambda: held.keys().isdisjoint(absent))
+
+
+def visit_variable(walk: Walk, variable: Any, label: str, settings: Iterable[str] = VARIABLE_SETTINGS) -> None:
+    """What decides how a variable is trained, and what the user has put on it, or on a tensor; not its value."""
+    found = own_dict(variable)
+    held = {} if found is None else found  # a tensor's own dict, which is empty until something is put on it
+    own = (name for name in held if not name.startswith("_") and walk.is_read(name))
+    walk.guard.size(held)
+    walk.entries(held, [*(name for name in settings if name in held), *own], f"{label}.")
+
+
+def visit_keras_variable(walk: Walk, variable: Any, label: str) -> None:
+    """As `visit_variable`, of Keras's own."""
+    visit_variable(walk, variable, label, KERAS_VARIABLE_SETTINGS)
+
+
+def visit_weak(walk: Walk, reference: weakref.ReferenceType[Any], label: str) -> None:
+    """What a weak reference leads to, and whether it is gone."""
+    held = reference()
+    walk.child(label, held)
+    address = id(held)
+    walk.guard.check(lambda: id(reference()) == address)
+
+
+def _visit_operations(walk: Walk, operations: Iterable[Any], label: str) -> None:
+    """Those of the user's own classes in a functional model; its layers are among its attributes, too."""
+    for operation in operations:
+        if is_user_class(type(operation)) and not has_base(type(operation), LAYERS):
+            walk.child(f"{label}.{type(operation).__name__}", operation)
+
+
+def _attributes(walk: Walk, value: Any, held: Mapping[str, Any]) -> list[str]:
+    """The attributes that matter: all of those that a library may read, else those that the code names.
+
+    Keras calls a callback of the user's outside of steps, and what it keeps as `_model` is read as `model`.
+    """
+    if has_base(type(value), CALLBACKS):
+        return [name for name in held if walk.is_read(name) or walk.is_read(name.lstrip("_"))]
+    if has_base(type(value), COMPILED_METRICS):  # the rest Keras makes of these
+        return [name for name in GIVEN_METRICS if name in held]
+    if holds_unnamed(type(value)) or walk.sought.shows_all(type(value)):
+        return list(held)
+    if has_library_base(type(value)):
+        return [name for name in held if not is_noise(name) or name in walk.names]
+    return [name for name in held if walk.is_read(name)]
