@@ -135,8 +135,8 @@ def state_of(steps: Sequence[AutoStep]) -> list[str]:
 
 
 def is_settled(state: Sequence[str]) -> bool:
-    """Whether none of these steps searches any more."""
-    return all(line.partition(":")[0] in SETTLED for line in state)
+    """Whether none of these steps searches any more; not before there is one: Keras's first batch makes it."""
+    return bool(state) and all(line.partition(":")[0] in SETTLED for line in state)
 
 
 def _serve(connection: Connection, module: str, arguments: Sequence[Any]) -> None:

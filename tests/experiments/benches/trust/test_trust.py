@@ -9,7 +9,7 @@ import pytest
 
 from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
-from experiments.benches.sides import compared
+from experiments.benches.sides import compared, is_settled
 from experiments.benches.trust import run as trust
 from experiments.benches.trust.growth import slope
 from experiments.benches.trust.page import headline, page_lines
@@ -137,6 +137,11 @@ def paced(**ratios: tuple[float, float]) -> dict[str, Any]:
     """Facts of loops: their names, and ratio and spread of each."""
     paces = {name: {**PARTS["pace"], "ratio": ratio, "spread": spread} for name, (ratio, spread) in ratios.items()}
     return trust.judged({}, PARTS["reads"], paces, PARTS["growth"], 2, 16)
+
+
+def test_a_fit_whose_step_is_not_made_yet_has_not_searched() -> None:
+    assert not is_settled([]) and not is_settled(["steady: untouched", "searching: untouched"])
+    assert is_settled(["steady: untouched", "left alone: it prints"])
 
 
 def test_what_wrapping_costs_loops_that_end_untouched_is_summed_up_and_noise_is_called_noise() -> None:
