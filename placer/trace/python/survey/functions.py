@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from placer.trace.python.callbacks import calls_callback, methods_of_keras
 from placer.trace.python.code import is_for_super, reads_of
 from placer.trace.python.entered import Entered, contents, imported, reached
 from placer.trace.python.impure import is_compiled_elsewhere
@@ -23,6 +22,7 @@ from placer.trace.python.kinds import (
     own_dict,
 )
 from placer.trace.python.survey.caches import kept_result, why_hidden
+from placer.trace.python.survey.callbacks import calls_callback, methods_of_keras
 from placer.trace.python.survey.classes import class_code
 from placer.trace.python.survey.getters import parts_of_getter, sought_by_partial
 from placer.trace.python.survey.walk import FREE, Role, UnguardableError, Walk

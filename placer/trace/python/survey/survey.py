@@ -19,7 +19,6 @@ import numpy as np
 import tensorflow as tf
 
 from placer.trace.python.arguments import Subjects
-from placer.trace.python.callbacks import called_of_callback, calls_callback
 from placer.trace.python.code import reads_of
 from placer.trace.python.entered import Entered
 from placer.trace.python.impure import ONCE, is_known_compiled
@@ -46,8 +45,8 @@ from placer.trace.python.kinds import (
 from placer.trace.python.settings import settings
 from placer.trace.python.sought import Sought, sought_by
 from placer.trace.python.source_text import codes_within
-from placer.trace.python.stand_ins import own_attribute_read
 from placer.trace.python.survey.caches import CACHED, is_users_cache
+from placer.trace.python.survey.callbacks import called_of_callback, calls_callback
 from placer.trace.python.survey.classes import visit_class
 from placer.trace.python.survey.containers import (
     visit_bytes,
@@ -80,6 +79,7 @@ from placer.trace.python.survey.objects import (
     visit_whole_object,
 )
 from placer.trace.python.survey.proxies import visit_proxy
+from placer.trace.python.survey.stand_ins import own_attribute_read
 from placer.trace.python.survey.walk import Role, UnguardableError, Visit, Walk
 from placer.wrapped import Wrapped
 
