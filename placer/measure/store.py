@@ -141,8 +141,8 @@ class Store:
     def _failed(self, done: str, error: sqlite3.Error | OSError) -> PlacerError:
         """The error of a store that cannot be `done`, with what to do about it."""
         advice = ADVICE.get(_code(error), "name another with --store")
-        is_none = isinstance(error, OSError) or _code(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN)
-        kind = BadInputError if is_none else PlacerError
+        is_no_store = isinstance(error, OSError) or _code(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN)
+        kind = BadInputError if is_no_store else PlacerError
         return kind(f"the store {self.path} cannot be {done}: {one_line(str(error))}; {advice}.")
 
     def _rows(self, query: str, *values: object) -> list[Any]:
