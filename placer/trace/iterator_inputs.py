@@ -22,14 +22,15 @@ from placer.trace.signature import Layout
 NEXT = "IteratorGetNext"
 
 
-class EndOfDataError(Exception):
-    """An iterator has ended. tensors: those that were given, with the next element in the place of each iterator before
-    the one that has ended. asked: the positions of these iterators.
+class NoBatchError(Exception):
+    """An iterator has ended, or failed. tensors: those that were given, with the next element in the place of each
+    iterator before that one, and one that has ended in the place of one that failed. asked: the positions of the
+    iterators before. failed: what the iterator raised; None where it has ended.
     """
 
-    def __init__(self, tensors: Sequence[Any], asked: Sequence[int]) -> None:
-        super().__init__("an iterator has ended")
-        self.tensors, self.asked = tensors, asked
+    def __init__(self, tensors: Sequence[Any], asked: Sequence[int], failed: tf.errors.OpError | None = None) -> None:
+        super().__init__("an iterator has no batch")
+        self.tensors, self.asked, self.failed = tensors, asked, failed
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Feeding:
         return cls(found) if found else None
 
     def taken(self, tensors: Sequence[Any]) -> list[Any]:
-        """`tensors` with each iterator replaced by its next element. Raises EndOfDataError."""
+        """`tensors` with each iterator replaced by its next element. Raises NoBatchError."""
         found: list[Any] = []
         asked: list[int] = []
         for i, tensor in enumerate(tensors):
@@ -55,7 +56,10 @@ class Feeding:
             try:
                 found += self._next(i, tensor)
             except tf.errors.OutOfRangeError:
-                raise EndOfDataError([*found, *tensors[i:]], asked) from None
+                raise NoBatchError([*found, *tensors[i:]], asked) from None
+            except tf.errors.OpError as error:
+                ended = _ended(self.elements[i])
+                raise NoBatchError([*found, ended, *tensors[i + 1 :]], asked, error) from None
             asked.append(i)
         return found
 
@@ -180,8 +184,22 @@ def _is_iterator(captured: Any) -> bool:
 def _over_one(parts: Sequence[Any], spec: Any) -> Any:
     """An iterator over one element made of `parts`, with element type `spec`."""
     with tf.device("/device:CPU:0"):
-        one = tf.data.Dataset.from_tensors(tuple(parts))
-        return iter(tf.data.experimental.from_variant(tf.data.experimental.to_variant(one), spec))
+        return _typed(tf.data.Dataset.from_tensors(tuple(parts)), spec)
+
+
+def _ended(spec: Any) -> Any:
+    """The resource of an iterator over elements of type `spec` that has ended."""
+    with tf.device("/device:CPU:0"):
+        parts = [tf.zeros([size or 0 for size in part.shape or ()], part.dtype) for part in tf.nest.flatten(spec)]
+        (resource,) = tf.nest.flatten(
+            _typed(tf.data.Dataset.from_tensors(tuple(parts)).take(0), spec), expand_composites=True
+        )
+        return resource
+
+
+def _typed(dataset: tf.data.Dataset, spec: Any) -> Any:
+    """An iterator over a dataset of flat elements as elements of type `spec`."""
+    return iter(tf.data.experimental.from_variant(tf.data.experimental.to_variant(dataset), spec))
 
 
 def _takes(nodes: Any, name: str, functions: Mapping[str, Any]) -> list[str]:

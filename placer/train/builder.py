@@ -11,7 +11,7 @@ from weakref import WeakSet
 import tensorflow as tf
 
 from placer.devices.workers.deadline import waiting
-from placer.errors import BadInputError, PlacerError, listed, what_failed
+from placer.errors import BadInputError, PlacerError, listed, one_line, what_failed
 from placer.execute.outputs import attempted
 from placer.execute.rewrite import PlacedStep, Template
 from placer.execute.variable_copies import Held, Place, by_node, by_whole_node, nodes_of, places_of
@@ -175,8 +175,8 @@ class Builder:
         return settled
 
     def rebuilt(self, variant: Variant, topology: Topology, placed: Placed) -> Placed | Untouched:
-        """The same mapping on the devices that are there, or everything on the first of them, undivided, where some are
-        not; untried. The untouched step where that device has no memory for it. For the training thread, under the
+        """The same mapping, built again without a trial run. Where one of its devices is missing, the undivided step on
+        the first device that is there, or UNTOUCHED if that has no memory for it. For the training thread, under the
         session's lock.
         """
         there = [topology.index[name] for name in self.session.present.topology.names]
@@ -203,6 +203,8 @@ class Builder:
             trial_run.close()
         except (PlacerError, tf.errors.OpError) as error:
             return what_failed(error)
+        except Exception as error:  # whatever is wrong with placing it, the training goes on
+            return f"placing it failed: {type(error).__name__}: {one_line(str(error))}"
         if isinstance(placed, Failed):
             return placed.detail
         variant.following = main, placed

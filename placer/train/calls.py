@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
+
+import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.devices.links.staging import on_gpus
 from placer.errors import BadInputError, what_failed
 from placer.trace.graph_def.access_order import RAISED
-from placer.trace.iterator_inputs import EndOfDataError
+from placer.trace.iterator_inputs import NoBatchError
 from placer.train.builder import Builder
 from placer.train.device_session import DeviceSession
 from placer.train.joined_step import JoinedStep
@@ -39,17 +42,26 @@ AsCalled = Callable[[], tuple[Any, float]]
 
 
 class Taken(NamedTuple):
-    """What a captured step takes of a call: its flat tensors, or the end of data; neither where it takes nothing."""
+    """What a captured step takes of a call: its flat tensors, or why there is none; neither where it takes nothing."""
 
     tensors: Sequence[Any] | None = None
-    end: EndOfDataError | None = None
+    none: NoBatchError | None = None
 
 
 def _taken(variant: Variant, tensors: Sequence[Any]) -> Taken:
     try:
         return Taken(tensors=variant.taken(tensors))
-    except EndOfDataError as end:
-        return Taken(end=end)
+    except NoBatchError as none:
+        return Taken(none=none)
+
+
+def _failing(run: AsCalled, error: tf.errors.OpError) -> tuple[Any, float]:
+    """A step whose iterator failed when it was asked for the batch: run it with one that has ended, because what it
+    does before it meets that happens nevertheless, and raise what the iterator raised.
+    """
+    with suppress(tf.errors.OutOfRangeError, StopIteration):
+        run()
+    raise error
 
 
 class Calls:
@@ -140,11 +152,14 @@ class Calls:
             return outputs, step_s if is_main else None
 
     def _as_called(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], taken: Taken) -> AsCalled:
-        numbers, end = variant.layout.numbers_of(args, kwargs), taken.end
+        numbers, none = variant.layout.numbers_of(args, kwargs), taken.none
         if taken.tensors is not None and variant.feeding is not None:  # the batch has left the iterator
             return partial(self.untouched.run_flat, variant, taken.tensors, numbers)
-        if end is not None and end.asked:  # batches have left other iterators than that which has ended
-            return partial(self.untouched.run_flat, variant, end.tensors, numbers, end.asked)
+        if none is not None and none.failed is not None:
+            run = partial(self.untouched.run_flat, variant, none.tensors, numbers, none.asked)
+            return partial(_failing, run, none.failed)
+        if none is not None and none.asked:  # batches have left other iterators than that which has ended
+            return partial(self.untouched.run_flat, variant, none.tensors, numbers, none.asked)
         return partial(self.untouched.run, variant, args, kwargs)
 
     def _stepped(

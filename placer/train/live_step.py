@@ -143,7 +143,9 @@ class LiveStep:
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any], timed: bool = True) -> tuple[Any, float | None]:
         """As `Calls.call`: run one step."""
-        return self._calls.call(args, kwargs, timed)
+        found = self._calls.call(args, kwargs, timed)
+        self.variants.warn()
+        return found
 
     # Either thread.
 

@@ -147,8 +147,7 @@ class UntouchedFunction:
 
     def trained(self, variant: Variant) -> Sequence[tf.Variable]:
         """The variables that a traced signature uses. Raises BadInputError where one of them is nowhere to be found."""
-        if self.plain is not None:
-            assert variant.traced is not None
+        if variant.traced is not None:  # with numbers as tensors, it has variables of branches on them, too
             concrete = variant.traced[0]
         else:
             concrete = self.step.get_concrete_function(*variant.args, **variant.kwargs)

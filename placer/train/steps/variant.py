@@ -27,7 +27,7 @@ class Variant:
     last: int = 0  # the call of the step that was the latest of this signature
     is_traced: bool = False  # whether it was tried
     ties: frozenset[tuple[str, int]] = frozenset()  # what Keras had tied to what a plain step returned last
-    traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of Python that its key counts
+    traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of its key; or with numbers as tensors
     feeding: Feeding | None = None  # set where the step takes its batches from iterators
     arrived: frozenset[int] = frozenset()  # which flat inputs lay on a GPU when a step was recorded
     shapes: dict[int, list[Any]] | None = None  # of the batch taken last
@@ -52,7 +52,7 @@ class Variant:
     def taken(self, tensors: Sequence[Any]) -> Sequence[Any]:
         """What a captured step takes: a batch where the user gave an iterator.
 
-        Raises EndOfDataError where it has ended: the user's own step has to meet that, because what does not depend on
+        Raises NoBatchError where it has none: the user's own step has to meet that, because what does not depend on
         the batch happens nevertheless. TensorFlow counts an optimizer's `iterations` on before the step fails, and a
         plain step may do something before it asks for a batch.
         """

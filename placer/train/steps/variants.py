@@ -38,6 +38,7 @@ class Variants:
         self._known: dict[Hashable, Variant] = {}
         self._calls = 0
         self._recent: deque[Variant] = deque(maxlen=RECENT)  # of the latest calls
+        self._unsaid: list[str] = []  # what warnings have to say of signatures
 
     def __iter__(self) -> Iterator[Variant]:
         return iter(self._known.values())
@@ -169,10 +170,15 @@ class Variants:
         return self.untouched.plain is not None and self.untouched.plain.why is not None
 
     def refuse(self, variant: Variant, why: str) -> None:
-        """Run this signature untouched for good, and say why."""
+        """Run this signature untouched for good, and say why once the call has ended."""
         variant.refused = True
         why = why if why.endswith(".") else f"{why}."
-        warnings.warn(f"{self.name}: {why} Calls of this signature run untouched.", stacklevel=7)
+        self._unsaid.append(f"{self.name}: {why} Calls of this signature run untouched.")
+
+    def warn(self) -> None:
+        """Say what was refused; after a call, because a program may make errors of warnings."""
+        while self._unsaid:
+            warnings.warn(self._unsaid.pop(0), stacklevel=4)
 
     @property
     def _main(self) -> Variant:

@@ -613,6 +613,126 @@ def test_at_the_end_of_one_iterator_another_loses_what_it_loses_untouched(two_cp
     assert trained_with(True) == trained_with(False)
 
 
+def corrupt(example):
+    """Every fourth example cannot be read."""
+    with tf.control_dependencies(
+        [tf.debugging.assert_none_equal(tf.math.floormod(example, 4.0), 3.0, message="corrupt")]
+    ):
+        return tf.identity(example)
+
+
+@pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
+def test_a_batch_that_cannot_be_read_ends_the_call_and_the_next_one_goes_on_as_untouched(two_cpus, live_hand, wrap):
+    """What needs no batch happens nevertheless: a function's optimizer counts its iterations on, and a plain step has
+    done what stands before it asks.
+    """
+
+    def trained_with(placing):
+        weight, asked = tf.Variable(1.0), tf.Variable(0.0)
+        optimizer = keras.optimizers.Adam(0.1)
+        optimizer.build([weight])
+
+        def step(iterator):
+            asked.assign_add(1.0)
+            x = next(iterator)
+            with tf.GradientTape() as tape:
+                loss = (weight - x) ** 2
+            optimizer.apply([tape.gradient(loss, weight)], [weight])
+            return loss
+
+        step = wrap(step)
+        hand = live_hand(step) if placing else step
+        losses, failed = [], []
+        iterator = iter(tf.data.Dataset.range(19).map(lambda i: tf.cast(i, tf.float32)).map(corrupt))
+        for i in range(19):
+            if placing and i in (8, 13):
+                hand.move() if hand.live.is_joined else hand.place()
+            try:
+                losses.append(float(hand(iterator)))
+            except tf.errors.InvalidArgumentError as error:
+                failed.append("corrupt" in str(error))
+        if placing:
+            assert hand.live.left_alone is None and hand.is_placed
+            hand.close()
+        return losses, failed, float(weight), float(asked), int(optimizer.iterations)
+
+    alone, placed = trained_with(False), trained_with(True)
+    assert alone[1] == [True] * 4 and len(alone[0]) == 15
+    np.testing.assert_allclose(placed[0], alone[0], rtol=1e-5)
+    assert placed[1] == alone[1] and placed[3:] == alone[3:]
+    assert placed[2] == pytest.approx(alone[2], rel=1e-5)
+
+
+def test_variables_of_a_branch_on_a_number_that_its_first_values_do_not_take_are_trained(two_cpus, live_hand):
+    """As in averaging weights from some epoch on."""
+
+    def trained_with(placing):
+        weight, average = tf.Variable(1.0), tf.Variable(0.0)
+
+        @tf.function
+        def step(x, epoch):
+            weight.assign(0.9 * weight + x)
+            if epoch >= 3:
+                average.assign(0.5 * average + 0.5 * weight)
+            return weight.read_value()
+
+        hand = live_hand(step) if placing else step
+        found = []
+        for epoch in range(6):
+            for i in range(4):
+                if placing and (epoch, i) == (0, 3):
+                    hand.place()
+                found.append(float(hand(tf.constant(0.1 * i), epoch)))
+        if placing:
+            assert hand.live.left_alone is None and hand.is_placed
+            assert any(variant.following is not None for variant in hand.live.variants)
+            hand.close()
+        return found, float(weight), float(average)
+
+    placed, alone = trained_with(True), trained_with(False)
+    np.testing.assert_allclose(placed[0], alone[0], rtol=1e-5)
+    assert placed[1:] == pytest.approx(alone[1:], rel=1e-5)
+
+
+def test_what_fails_in_any_way_while_another_signature_is_placed_leaves_that_one_untouched(
+    two_cpus, live_hand, monkeypatch
+):
+    weight = tf.Variable(1.0)
+    hand = live_hand(tf.function(lambda x: weight.assign_add(tf.reduce_sum(x)).read_value()))
+    for _ in range(UNTOUCHED_STEPS):
+        hand(tf.ones([2]))
+    hand.place()
+    monkeypatch.setattr("placer.train.builder.TrialRun", lambda *_, **__: {}["nothing"])
+    with pytest.warns(UserWarning, match="placing it failed: KeyError: 'nothing'"):
+        for _ in range(4):
+            hand(tf.ones([3]))
+    assert float(hand(tf.ones([2]))) == 1.0 + 2 * (UNTOUCHED_STEPS + 1) + 3 * 4
+    hand.close()
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_warnings_are_errors_the_batch_of_a_signature_that_is_refused_is_trained(two_cpus, live_hand):
+    weight, seen = tf.Variable(1.0), []
+
+    @tf.function
+    def step(iterator, twice):
+        x = next(iterator)
+        if twice:
+            x = x + next(iterator)
+        return weight.assign_add(x).read_value()
+
+    hand = live_hand(step)
+    iterator = iter(tf.data.Dataset.range(100).map(lambda i: tf.cast(i, tf.float32)))
+    for i in range(UNTOUCHED_STEPS + 4):
+        try:
+            hand(iterator, i >= UNTOUCHED_STEPS)
+        except UserWarning as warned:
+            seen.append(str(warned))
+    assert len(seen) == 1 and "does not take exactly one batch" in seen[0]
+    assert float(weight) == 1.0 + sum(range(UNTOUCHED_STEPS + 8))
+    hand.close()
+
+
 def test_iterators_used_in_other_ways_leave_the_step_alone(two_cpus, live_hand):
     train = momentum()[0]
     held = iter(rows().repeat())
