@@ -10,10 +10,10 @@ from functools import cached_property, partial
 from typing import Any
 from weakref import WeakSet
 
-from placer.devices.host.machine import machine_name
+from placer.devices.host.machine import cores_of_cpu, cpu_model, timed_on
 from placer.devices.joining import join_workers, keep_joined_alive, leave_if_there, leave_living, reach_one_another
 from placer.devices.ray.ray_workers import RayWorkers
-from placer.devices.workers.addresses import check_answers, listens
+from placer.devices.workers.addresses import Answer, answer, check_answers, listens
 from placer.devices.workers.deadline import LOST_ERRORS, DeviceLostError, waiting
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.workers import Workers
@@ -21,6 +21,7 @@ from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.topology import Topology
 
 RECONNECT_S = 1.0  # a worker that could not reach another tries again after this long
+POLL_S = 0.1  # between two looks whether a device that was silent answers
 
 
 @dataclass
@@ -92,9 +93,8 @@ class Devices:
         hardware = device.hardware if device.kind == "gpu" else ""
         if not hardware and name in self.addresses:
             cores = 0 if self.workers is None else len(self.workers.cores[self._task(name)])
-            elsewhere = f"@{self.addresses[name].rpartition(':')[0]}"
-            hardware = f"{cores} core{'s' * (cores > 1)}" if cores else elsewhere
-        return machine_name(hardware)
+            hardware = cores_of_cpu(cores) if cores else f"@{self.addresses[name].rpartition(':')[0]}"
+        return timed_on(hardware or cpu_model())
 
     @property
     def session_cluster(self) -> dict[int, str]:
@@ -107,12 +107,19 @@ class Devices:
         """All devices: the original where some are left out, else these."""
         return self.original or self
 
-    def lost(self) -> tuple[str, ...]:
+    def lost(self, silent_s: float = 0.0) -> tuple[str, ...]:
         """The devices whose process does not answer right now; devices in this process always answer.
 
-        Where an op failed and none is lost, a worker was restarted from outside: call `join_all`.
+        silent_s: for how many seconds an address is asked again where nothing at all answers, because a network may be
+        away for a moment. A worker that has ended is lost at once. Where an op failed and none is lost, a worker was
+        restarted from outside: call `join_all`.
         """
-        return tuple(name for name in self.topology.names if name in self.addresses and not self._answers(name))
+        deadline = time.monotonic() + silent_s
+        while True:
+            answers = {name: self._answer(name) for name in self.topology.names if name in self.addresses}
+            if Answer.SILENT not in answers.values() or time.monotonic() >= deadline:
+                return tuple(name for name, answer in answers.items() if answer is not Answer.LISTENS)
+            time.sleep(POLL_S)
 
     def without(self, names: Collection[str]) -> Devices:
         """Connect to the devices without `names`; each keeps its name, its place in the order and its links.
@@ -135,7 +142,7 @@ class Devices:
 
     def reconnect(self, names: Collection[str], clock: Callable[[], float] = time.monotonic) -> Reconnection:
         """Bring lost devices back in the background: workers that this process started are restarted, the addresses of
-        others are tried every 2 s until they answer. Call `join_all` once it is done. clock: seconds.
+        others are tried every 2 s until they answer. Call `join_all` once none is away. clock: seconds.
         """
         self._check_known(names)
         if local := [name for name in names if name not in self.addresses]:
@@ -173,10 +180,11 @@ class Devices:
                 if started is not None:
                     started.close()
 
-    def _answers(self, name: str) -> bool:
+    def _answer(self, name: str) -> Answer:
         """Check process and port: a process may exist and not listen yet, or not any more while it dies."""
-        there = self.workers is None or self.workers.running(self._task(name))
-        return there and listens(self.addresses[name])
+        if self.workers is not None and not self.workers.running(self._task(name)):
+            return Answer.REFUSES
+        return answer(self.addresses[name])
 
     def _bring_back(self, name: str) -> bool:
         if self.ray_workers is not None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices.specs import NUMBER, Division, division
+from placer.devices.specs import NUMBER, LogicalDevices, logical_devices
 from placer.errors import BadInputError
 
 HEADROOM_MIB, HEADROOM_SHARE = 2048, 0.02  # of a GPU, for what TensorFlow does not count: driver context, kernels
@@ -28,7 +28,7 @@ def split(spec: str | None = None) -> None:
     Call it before anything else uses TensorFlow, because the first tensor initialises the devices; calling it again
     with the same spec does nothing. Raises BadInputError where it is too late, or there is no GPU.
     """
-    asked = None if spec is None else division(spec)
+    asked = None if spec is None else logical_devices(spec)
     if asked is not None:
         _divide(asked)
     _let_memory_grow()
@@ -43,7 +43,7 @@ def gpu_names() -> list[str]:
     return names
 
 
-def _divide(asked: Division) -> None:
+def _divide(asked: LogicalDevices) -> None:
     physical = tf.config.get_visible_devices(asked.kind)
     parts = [tf.config.get_logical_device_configuration(device) for device in physical]
     if not physical:
@@ -84,7 +84,7 @@ def _why_no_gpu() -> str:
     return "TensorFlow sees no GPU here"
 
 
-def _share_of_free_mib(asked: Division) -> int:
+def _share_of_free_mib(asked: LogicalDevices) -> int:
     """Mebibytes of each logical GPU, by nvidia-smi, because TensorFlow knows them only once devices are initialised."""
     try:
         table = subprocess.run(ASK, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True).stdout

@@ -18,7 +18,7 @@ from placer.devices.links.staging import stages_from
 from placer.devices.logical import gpu_names, split
 from placer.devices.ray.ray_workers import RayWorkers, start_ray_workers
 from placer.devices.ray.spec import RaySpec, is_ray
-from placer.devices.specs import check_max_memory, check_spec, division, worker_addresses
+from placer.devices.specs import check_max_memory, check_spec, logical_devices, worker_addresses
 from placer.devices.workers.addresses import check_answers, listens
 from placer.devices.workers.deadline import drop_deadlines, keep_deadlines
 from placer.devices.workers.worker_info import WorkerInfo
@@ -99,7 +99,7 @@ def _opened(
 ) -> Devices:
     check_spec(spec)
     split(spec)
-    divided = None if spec is None else division(spec)
+    divided = None if spec is None else logical_devices(spec)
     if spec is None or divided is not None:
         return _in_process(gpus=divided is None or divided.kind == "GPU")
     workers = workers or start_own(spec, max_memory)

@@ -26,7 +26,7 @@ ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
 
 def check_spec(spec: str | None) -> None:
     """Raises BadInputError for a spec that is unknown or asks for more workers than cores."""
-    if spec is None or division(spec) is not None:
+    if spec is None or logical_devices(spec) is not None:
         return
     if spec.startswith("workers:"):
         count = spec.removeprefix("workers:")
@@ -40,7 +40,7 @@ def check_spec(spec: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class Division:
+class LogicalDevices:
     """Every physical device of a kind as `count` logical ones."""
 
     spec: str  # as the user wrote it
@@ -56,7 +56,7 @@ class Division:
         return len(parts) == self.count and len(limits) == 1 and self.mib in (None, *limits)
 
 
-def division(spec: str) -> Division | None:
+def logical_devices(spec: str) -> LogicalDevices | None:
     """Parse "gpus:N", "gpus:N@MIB" or "cpus:N"; None for any other spec. Raises BadInputError for invalid numbers."""
     kind, colon, rest = spec.partition(":")
     if kind not in ("gpus", "cpus") or not colon:
@@ -68,7 +68,7 @@ def division(spec: str) -> Division | None:
         raise BadInputError(f"devices {short(spec)}: a CPU's memory is not divided; write cpus:{int(count)}.")
     if at and (not NUMBER.fullmatch(mib) or int(mib) < 1):
         raise BadInputError(f"devices {short(spec)}: give whole mebibytes of each, as in gpus:{int(count)}@4096.")
-    return Division(spec, "GPU" if kind == "gpus" else "CPU", int(count), int(mib) if at else None)
+    return LogicalDevices(spec, "GPU" if kind == "gpus" else "CPU", int(count), int(mib) if at else None)
 
 
 def known_names(spec: str | None, include_local: bool) -> tuple[str, ...] | None:
@@ -78,7 +78,7 @@ def known_names(spec: str | None, include_local: bool) -> tuple[str, ...] | None
     check_spec(spec)
     if spec is None:
         return None
-    divided = division(spec)
+    divided = logical_devices(spec)
     if divided is not None:
         return None if divided.kind == "GPU" else tuple(f"cpu:{i}" for i in range(divided.count))
     if not spec.startswith("workers:"):

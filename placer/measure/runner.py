@@ -80,10 +80,10 @@ class Runner:
     with both, and its result is scaled to the anchor's time: anchor's first step time x median / the anchor's median
     now. So results stay comparable although the machine drifts.
 
-    Of mappings that the devices cannot hold at once fewer are raced, and where there is no room for one beside
-    incumbent and anchor, or these fail in the race, they are taken down, and it is measured alone: it is the next
-    anchor, in the scale of the one before. Workers are asked whether they have room for a mapping's peaks before it is
-    set up.
+    If the devices cannot hold all mappings of a race at once, fewer are raced. If there is no room for even one beside
+    incumbent and anchor, or these fail in the race, they are taken down, and the mapping is measured alone: it becomes
+    the next anchor, in the scale of the one before. Workers are asked whether they have room for a mapping's peaks
+    before it is set up.
 
     beside: a runner that closes later; its anchor, if it has one, is this one's, too, so that the results of both
     compare. suspends: steps during which the machine slept are stepped again.

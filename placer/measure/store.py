@@ -7,7 +7,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
@@ -22,6 +22,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.topology import Device, Topology
 from placer.profile.operators.dataset import COLUMNS, INVALID, OperatorRow, from_record, to_record
 from placer.result import Failed, Measured, Result
+from placer.sqlite_file import SQLiteFile, code, is_other
 from placer.tf_version import installed
 
 SCHEMA_VERSION = 2  # 1 had no table of operators; it is added when such a file is opened
@@ -60,36 +61,48 @@ ADD_OPERATOR = (
     f"DO UPDATE SET {MERGED}, repeats = repeats + excluded.repeats, device = excluded.device, at = excluded.at"
 )
 
-# Version of how steps are placed and run; results of other versions are not comparable. 1: TensorFlow's own op order.
-EXECUTION_VERSION = 2
+# Version of how steps are placed and run; results of other versions are not comparable. 1: TensorFlow's own op order;
+# 2: no batches through pinned memory.
+EXECUTION_VERSION = 3
 # Reasons of failures that say nothing of a later session: a worker was lost, another program held the memory.
 OF_A_MOMENT = ("device", "error", "memory")
 BY_RANK = "rank"  # the schedule by which ops run where nothing else is said
 
 
 class Store:
-    """One SQLite file (WAL), one writer. Each result is one row, written atomically.
+    """One SQLite file, one writer at a time. Each result is one row, written atomically.
 
     A step time is kept with its ratio to the anchor (the first mapping measured in the same session), because a busy
     machine's seconds of one day are not comparable with another day's.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        """Opens or makes the file. Raises BadInputError for what is no store, PlacerError where it cannot be used."""
+    def __init__(self, path: str | Path, *, reads: bool = False) -> None:
+        """Opens or makes the file. reads: only to read what is there. Raises BadInputError for what is no store,
+        PlacerError where it cannot be used.
+        """
         self.path = Path(path)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.path.exists() and not self.path.is_file():  # SQLite would wait for a pipe for ever
+            if not reads:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            if is_other(self.path):
                 raise BadInputError(f"the store {self.path} is no file; name another with --store.")
             # One thread at a time uses it; a training that was interrupted may be closed by another one.
-            self.connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+            self._file = SQLiteFile(self.path, reads=reads, busy_s=BUSY_S, any_thread=True)
         except (sqlite3.Error, OSError) as error:
             raise self._failed("used", error) from error
+        self.connection = self._file.connection
         try:
-            self._make()
+            self._check() if reads else self._make()
         except PlacerError:
             self.connection.close()
             raise
+
+    def _check(self) -> None:
+        """Raises PlacerError for what is no store, or cannot be read."""
+        try:
+            self._check_ours()
+        except sqlite3.Error as error:
+            raise self._failed("used", error) from error
 
     def _make(self) -> None:
         """Check what is there, and add what it lacks. Raises PlacerError, and has changed nothing then."""
@@ -99,10 +112,9 @@ class Store:
             self.connection.execute(OPERATORS)
             self.connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         try:
-            self.connection.execute("PRAGMA journal_mode=WAL")
+            self._file.write_ahead()
         except sqlite3.Error as error:
-            if _code(error) != sqlite3.SQLITE_BUSY:  # another opens it just now, and will do this; SQLite does not wait
-                raise self._failed("used", error) from error
+            raise self._failed("used", error) from error
 
     def _check_ours(self) -> None:
         """Raises BadInputError for another version's file, and for another program's."""
@@ -128,20 +140,16 @@ class Store:
         cannot be `done`.
         """
         try:
-            self.connection.execute("BEGIN IMMEDIATE")
-            yield
-            self.connection.execute("COMMIT")
+            with self._file.transaction():
+                yield
         except sqlite3.Error as error:
             raise self._failed(done, error) from error
-        finally:
-            if self.connection.in_transaction:
-                with suppress(sqlite3.Error):
-                    self.connection.execute("ROLLBACK")
+        self._file.settle()
 
     def _failed(self, done: str, error: sqlite3.Error | OSError) -> PlacerError:
         """The error of a store that cannot be `done`, with what to do about it."""
-        advice = ADVICE.get(_code(error), "name another with --store")
-        is_no_store = isinstance(error, OSError) or _code(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN)
+        advice = ADVICE.get(code(error), "name another with --store")
+        is_no_store = isinstance(error, OSError) or code(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN)
         kind = BadInputError if is_no_store else PlacerError
         return kind(f"the store {self.path} cannot be {done}: {one_line(str(error))}; {advice}.")
 
@@ -160,7 +168,7 @@ class Store:
 
     def close(self) -> None:
         """Close the file; harmless when called twice."""
-        self.connection.close()
+        self._file.close()
 
     def find(self, mapping: Mapping, anchor_s: float, schedule: str = BY_RANK, anchor: str = "") -> Result | None:
         """The result of an earlier session, scaled to the current anchor's time; None where there is none, where it was
@@ -211,6 +219,8 @@ class Store:
     def operators(self, machine: str | None = None) -> list[OperatorRow]:
         """The operator dataset of one machine (a `machine_name`), or of all. Raises BadInputError for a damaged row."""
         query = f"SELECT {', '.join(COLUMNS)} FROM operators WHERE machine = coalesce(?, machine) ORDER BY rowid"
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'operators'"):
+            return []  # of an older Placer, and only read
         found = self._rows(query, machine)
         try:
             return [from_record(dict(zip(COLUMNS, values, strict=True))) for values in found]
@@ -248,11 +258,6 @@ def topology_key(topology: Topology) -> str:
     devices = " ".join(f"{d.name}:{d.kind}{_gpu_share(d)}{_host(d)} {d.hardware}".strip() for d in topology.devices)
     parts = (machine_name(), devices, EXECUTION_VERSION, installed(), speed_settings())
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()[:16]
-
-
-def _code(error: Exception) -> int:
-    """SQLite's primary result code; 0 where there is none."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _host(device: Device) -> str:

@@ -16,7 +16,7 @@ from placer.devices.joining import disconnect, leave_living
 from placer.devices.opening import open_devices, start_own
 from placer.devices.process_resources import dropped_by_joining, refusal, remedy
 from placer.devices.ray.ray_workers import RayWorkers
-from placer.devices.specs import division
+from placer.devices.specs import logical_devices
 from placer.devices.workers.deadline import LOST_ERRORS, drop_deadlines, kept_by, waiting
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_watch import WorkerWatch
@@ -30,6 +30,9 @@ NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
 # off on its way. It is made again, but not for ever: at most so many times within so many seconds.
 BY_GRPC, UNREAD = "GRPC error information", "Unable to parse request"
 MOST_AGAIN, AGAIN_S = 3, 60.0
+# Between steps, a device at whose address nothing answers is taken for lost after so many seconds. Where several were
+# lost, those that are back wait so long for the others, because each joining takes seconds.
+SILENT_S, OTHERS_S = 3.0, 10.0
 # Each time that workers are left and joined again, TensorFlow keeps 8 threads (0.4 MB) here and 4 in each worker, for
 # as long as the process lives.
 MOST_LEAVES = 100
@@ -57,6 +60,7 @@ class Connection:
         self._whole: Devices | None = None
         self._is_watching = False
         self._reconnections: list[Reconnection] = []
+        self._some_back_s: float | None = None  # since when devices that are back wait for others
         self._preparing = threading.Lock()
         self._leaves = 0
         self._unreached = deque[float](maxlen=MOST_AGAIN)  # when calls did not reach a worker that was there
@@ -77,7 +81,7 @@ class Connection:
     @property
     def joins_workers(self) -> bool:
         """Whether the devices are, or will be, other processes that this one joins."""
-        return self.spec is not None and division(self.spec) is None
+        return self.spec is not None and logical_devices(self.spec) is None
 
     @property
     def fragile(self) -> bool:
@@ -141,6 +145,7 @@ class Connection:
             self._leaves += 1
         self.is_away = True
         self.devices, self.missing, self._reconnections = self._whole, (), []  # `join` joins all of them
+        self._some_back_s = None
         self._leave_all()
         return None
 
@@ -180,9 +185,9 @@ class Connection:
         finally:  # joined in vain, or by half, TensorFlow has forgotten them, too
             renew_all()
 
-    def lost(self) -> tuple[str, ...]:
-        """Devices that were there last, and do not answer now."""
-        return () if self.devices is None else self.devices.lost()
+    def lost(self, silent_s: float = 0.0) -> tuple[str, ...]:
+        """Devices that were there last, and do not answer now. silent_s: as for `Devices.lost`."""
+        return () if self.devices is None else self.devices.lost(silent_s)
 
     def lost_by(self, error: BaseException) -> tuple[str, ...] | None:
         """The devices whose loss caused an error; empty where all are there, but one was restarted unnoticed or a
@@ -221,20 +226,44 @@ class Connection:
                 self._reconnections.append(self.whole.reconnect(new))
             self._joined_anew()
 
-    def is_back(self) -> bool:
-        """Whether all lost devices answer again."""
-        return bool(self._reconnections) and all(reconnection.done() for reconnection in self._reconnections)
+    def back(self) -> tuple[str, ...]:
+        """The missing devices that answer again and should be joined now. Those that are back first wait for the others
+        until these are back, given up, or OTHERS_S over. Call it regularly: it starts the next tries.
+        """
+        away = self._away()
+        back = tuple(name for name in self.missing if name not in away)
+        if not back:
+            self._some_back_s = None
+            return ()
+        if self._some_back_s is None:
+            self._some_back_s = self._clock()
+        waits = away.keys() > self.given_up.keys() and self._clock() < self._some_back_s + OTHERS_S
+        return () if waits else back
+
+    @property
+    def given_up(self) -> dict[str, str]:
+        """Missing devices that are not tried again, and why."""
+        return {name: why for reconnection in self._reconnections for name, why in reconnection.given_up.items()}
 
     def rejoin(self) -> None:
-        """Join all devices again. Where one is not there, go on without it, and bring it back once more."""
-        missing, self.missing, self._reconnections = self.missing, (), []
+        """Join the devices that are there and those that are back. Where one is not there after all, go on without it,
+        and bring it back once more.
+        """
+        missing, away = self.missing, self._away()
+        self.missing, self._some_back_s = tuple(name for name in missing if name in away), None
+        self._reconnections = [reconnection for reconnection in self._reconnections if reconnection in away.values()]
         try:
-            self.devices = (self.devices or self.whole).join_all()
+            self.devices = self.whole.without(self.missing) if self.missing else self.whole.join_all()
             self._joined_anew()
         except BaseException as error:  # by now TensorFlow may have left the devices of before
-            self.go_on_without(self.whole.lost() or missing)
+            lost = [name for name in self.whole.lost() if name not in self.missing]
+            self.go_on_without(lost or missing)
             if not isinstance(error, PlacerError):
                 raise
+
+    def _away(self) -> dict[str, Reconnection]:
+        """Who brings each device back that is still away."""
+        return {name: reconnection for reconnection in self._reconnections for name in reconnection.away()}
 
     def end_workers(self) -> None:
         """End the processes that were started here, frozen ones, too."""

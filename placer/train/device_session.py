@@ -21,7 +21,7 @@ from placer.devices.workers import leftovers
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
-from placer.train.connection import Connection
+from placer.train.connection import SILENT_S, Connection
 from placer.train.variables.replicas import Replicas, Use
 from placer.train.variables.step_log import StepLog
 
@@ -201,8 +201,8 @@ class DeviceSession:
     def leave(self, member: Member, *, aside: bool = False) -> None:
         """Take a step out; with the last one the devices are closed and the user's variables no longer watched.
 
-        aside: the program goes on meanwhile, in a thread of its own. To leave workers gives all its variables new
-        storage, which it may be writing, so they stay joined until it asks for devices again (`of`), or ends.
+        aside: the program still runs in a thread of its own, and may be writing variables. Leaving workers would give
+        all of them new storage, so workers stay joined until the program asks for devices again (`of`), or ends.
         """
         if member in self.members:
             if self.fragile:
@@ -273,7 +273,7 @@ class DeviceSession:
             self.recover()
         if self.fragile and self.connection.lost():
             self.before_placed()
-            if self.connection.lost():
+            if self.connection.lost(SILENT_S):
                 self.recover()
 
     def is_loss(self, error: BaseException) -> bool:
@@ -295,9 +295,14 @@ class DeviceSession:
         finally:
             self._recovering = False
 
-    def is_back(self) -> bool:
-        """Whether all lost devices answer again."""
-        return self.connection.is_back()
+    def back(self) -> tuple[str, ...]:
+        """The missing devices that answer again and should be joined now; see `Connection.back`."""
+        return self.connection.back()
+
+    @property
+    def given_up(self) -> dict[str, str]:
+        """Missing devices that are not tried again, and why."""
+        return self.connection.given_up
 
     def rejoin(self) -> str | None:
         """Take devices that came back in again, those that are there. Training goes on from the state it is in. Returns

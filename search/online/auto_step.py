@@ -15,7 +15,7 @@ from statistics import median
 from types import MethodType
 from typing import Any
 
-from placer.devices.host.suspends import Suspends, duration
+from placer.devices.host.suspends import Suspends, in_words
 from placer.devices.specs import check_max_memory
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
@@ -37,7 +37,7 @@ from search.online.interfaces import Steps
 from search.online.journal import Journal
 from search.online.report.text import as_html, as_text
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import Trial
+from search.online.trials.trials import LiveTrial
 
 BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
 
@@ -122,8 +122,8 @@ class AutoStep(Wrapped):
         return outputs
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Where Python would bind the step that was wrapped to an object, what raises BadInputError when it is called,
-        because the step does not know its `self`.
+        """This object. Where Python would bind the step that was wrapped to an instance, a callable that raises
+        BadInputError: the wrapped step does not know its `self`.
         """
         step = self._live.untouched.step
         if instance is None or isinstance(step, MethodType) or not hasattr(type(step), "__get__"):
@@ -272,7 +272,7 @@ class AutoStep(Wrapped):
         return as_html(self)
 
     @property
-    def tried(self) -> Sequence[Trial]:
+    def tried(self) -> Sequence[LiveTrial]:
         """What was measured so far, in order."""
         return self._controller.tried
 
@@ -408,8 +408,7 @@ class AutoStep(Wrapped):
         """Whether this machine was suspended since the last look; then the journal says so."""
         asleep_s = self._suspends.passed_s()
         if asleep_s:
-            said = f"this machine was suspended for {duration(asleep_s)}; the step that it fell into is not counted."
-            self._journal.entry(self.steps, "asleep", said, seconds=asleep_s)
+            self._journal.entry(self.steps, "asleep", in_words(asleep_s), seconds=asleep_s)
         return asleep_s > 0
 
     def _say_unsaid(self) -> None:

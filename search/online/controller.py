@@ -33,7 +33,7 @@ from search.online.planners import Planners
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import NoRoomError, PlanSettings, Proposal
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import Trial, Trials
+from search.online.trials.trials import LiveTrial, Trials
 
 if TYPE_CHECKING:
     from placer.graph.op_graph import OpGraph
@@ -77,8 +77,8 @@ class Controller:
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
 
     def unseen(self, step_s: float) -> int:
-        """How many of the next calls, each of so many seconds, the script need not be sent, because a look at one is
-        work between two steps. What is due at some step is not passed over.
+        """How many of the next calls, of `step_s` seconds each, may pass without being sent to the script, because each
+        look is work between two steps. No step at which something is due is passed over.
         """
         if not self._is_calm:
             return self._rest.unseen(step_s)
@@ -95,7 +95,7 @@ class Controller:
         return self.trials.step_s
 
     @property
-    def tried(self) -> Sequence[Trial]:
+    def tried(self) -> Sequence[LiveTrial]:
         """What was measured so far."""
         return self.trials.tried
 
@@ -372,7 +372,7 @@ class Controller:
     def _meanwhile(self, future: Answer[T]) -> Steps[T]:
         return (yield from self.trials.meanwhile(future))
 
-    def _report(self, trial: Trial, first: bool) -> None:
+    def _report(self, trial: LiveTrial, first: bool) -> None:
         """Pass a result to the planner, the journal and the store."""
         if first and isinstance(trial.result, Measured):
             step_s = trial.result.step_s
@@ -381,7 +381,8 @@ class Controller:
             return
         if self.planner is not None:
             self.planner.tell(trial.plan, [(trial.devices, trial.result)])
-        self._kept.add(trial, self.tried)
+        if self._unfound:  # later ones may be taken under a load, and the anchor's time is of before it
+            self._kept.add(trial, self.tried)
 
     def _there(self) -> list[str]:
         devices = self.live.session.devices

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from placer.errors import PlacerError
 from placer.result import Measured
 from search.online.interfaces import LiveStepLike
-from search.online.trials.trials import Say, Trial
+from search.online.trials.trials import LiveTrial, Say
 
 if TYPE_CHECKING:
     from placer.measure.store import Store
@@ -20,7 +20,7 @@ class KeptResults:
     def __init__(self, store: Store | None, live: LiveStepLike, say: Say) -> None:
         self.store, self.live, self._say = store, live, say
 
-    def add(self, trial: Trial, tried: Sequence[Trial]) -> None:
+    def add(self, trial: LiveTrial, tried: Sequence[LiveTrial]) -> None:
         """Store a mapping's result, as compared with the first of `tried` that ran; nothing before there is one."""
         anchor = next(((t, t.result.step_s) for t in tried if isinstance(t.result, Measured)), None)
         if self.store is None or self.live.graph is None or anchor is None:

@@ -101,9 +101,10 @@ class Judge:
                 yield Judged(policy, *self.fitting(plan, graph, limited=True))
 
     def fitting(self, plan: SplitPlan, graph: StepGraph, *, limited: bool = False) -> tuple[SplitStep, float]:
-        """(the step divided by a plan, predicted seconds of its best mapping). Where no mapping that was found lets
-        devices hold the activations of so many micro-batches, fewer are under way at once; infinity where one is too
-        much, too. The number is halved, because each is a search. limited: as in `split_step`. Raises PlanError.
+        """(the step divided by a plan, predicted seconds of its best mapping). Where devices cannot hold the
+        activations of so many micro-batches under any mapping that was found, half as many are under way at once, and
+        so on, because each number takes a search; infinity where they cannot hold one. limited: as in `split_step`.
+        Raises PlanError.
         """
         while True:
             step = split_step(self.captured, plan, graph, stored=self.stored, limited=limited)

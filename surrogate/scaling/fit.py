@@ -39,13 +39,15 @@ class FitSettings:
     samples: int = 100  # of the bootstrap
     population: int = 12  # members per exponent
     generations: int = 150
-    search: str = "projected"
+    search: str = "projected"  # or plain
     polish: bool = True  # end with a descent in all constants from the best that was found
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.penalty not in PENALTIES:
             raise BadInputError(f"there is no penalty {short(self.penalty)}; choose one of {', '.join(PENALTIES)}.")
+        if self.search not in SEARCHES:
+            raise BadInputError(f"there is no search {short(self.search)}; choose one of {', '.join(SEARCHES)}.")
         for low, high in (self.intrinsic, self.extrinsic):
             if not -10 <= low < high <= 10:
                 raise BadInputError(f"exponents from {low:g} to {high:g} are no range within -10..10; correct it.")

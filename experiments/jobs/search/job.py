@@ -14,7 +14,7 @@ from experiments import zoo
 from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest
 from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import TracedModel, profile_model, trace_model
-from placer.devices.host.suspends import Suspends, duration
+from placer.devices.host.suspends import Suspends, in_words
 from placer.errors import PlacerError
 from placer.figures import mib
 from placer.graph.mapping import Mapping
@@ -307,7 +307,7 @@ class Job:
         """Say it, and note it for the report, where this machine was suspended since the last look."""
         asleep_s = self.workbench.suspends.passed_s()
         if asleep_s:
-            said = f"this machine was suspended for {duration(asleep_s)}; the step that it fell into is not counted."
+            said = in_words(asleep_s)
             self.progress.phase(said)
             self.notes.append(f"{said[0].upper()}{said[1:]}")
 

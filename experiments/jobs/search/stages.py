@@ -61,7 +61,7 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
         zoo.find(settings.model)  # a name that is not known is refused before anything is said to begin
     from placer.devices.logical import split
     from placer.devices.process_resources import check_kept
-    from placer.devices.specs import check_max_memory, check_spec, division
+    from placer.devices.specs import check_max_memory, check_spec, logical_devices
     from placer.measure.untouched import measure_untouched
     from placer.trace.capture import capture
 
@@ -71,7 +71,7 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     progress.phase(f"tracing {settings.model}")
     training = training or zoo.load(settings.model, batch=settings.batch, seed=settings.seed)
     captured = capture(training.step, training.example_inputs, training.name)
-    if settings.devices is not None and division(settings.devices) is None:
+    if settings.devices is not None and logical_devices(settings.devices) is None:
         check_kept(captured)
     if settings.plan is not None:
         check_plan(captured, settings.plan)

@@ -1,3 +1,3 @@
 """What this process learns about the machine that it runs on: its name, the cores and the memory that it may use, and
-whether it slept; and how it starts processes of its own Python (`child_python`).
+whether it slept; how it starts processes of its own Python (`child_python`), and how these end with it (`parent`).
 """

@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 
 from placer.devices.host.cores import usable_cores
+from placer.tf_version import installed
 
 CPUINFO = Path("/proc/cpuinfo")
 # Environment variables by which TensorFlow and its libraries choose kernels, precision and threads.
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
+MACHINE = "PLACER_MACHINE"  # names this machine in its name's place, as in a container, whose name changes
 SPEED_SETTINGS = (
     *(ONEDNN, "ONEDNN_MAX_CPU_ISA", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
     *("OMP_NUM_THREADS", "TF_XLA_FLAGS", "XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "TF_DETERMINISTIC_OPS"),
@@ -25,7 +27,15 @@ def machine_name(hardware: str = "") -> str:
     (`taskset`, a control group's quota) steps take longer. hardware: the GPU's product name, where the result is from a
     GPU.
     """
-    return f"{platform.node()} {platform.machine()} {len(usable_cores())} {hardware}".strip()
+    return f"{os.environ.get(MACHINE) or platform.node()} {platform.machine()} {len(usable_cores())} {hardware}".strip()
+
+
+def timed_on(hardware: str) -> str:
+    """The key for stored times of single ops: a `machine_name` of `hardware`, with TensorFlow's release and the
+    settings that change how fast ops run.
+    """
+    parts = (machine_name(hardware), f"TensorFlow {installed()}", speed_settings())
+    return " / ".join(part for part in parts if part)
 
 
 @cache

@@ -43,6 +43,11 @@ class Suspends:
         return self._since_boot() - awake_s
 
 
+def in_words(asleep_s: float) -> str:
+    """A suspend, as it is reported."""
+    return f"this machine was suspended for {duration(asleep_s)}; the step that it fell into is not counted."
+
+
 def duration(seconds: float) -> str:
     """Seconds in words, for people."""
     if seconds < MINUTE_S:

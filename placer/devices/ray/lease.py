@@ -20,10 +20,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from placer.devices.host.parent import when_parent_ends
 from placer.devices.ray.connection import connect
 from placer.devices.ray.node_worker import NodeWorker
 from placer.devices.ray.nodes import Node, PlacementGroup, first_core, nodes_of, reserve
-from placer.devices.ray.parent import when_parent_ends
 from placer.devices.ray.spec import RaySpec
 from placer.devices.workers.workers import START_TIMEOUT_S
 from placer.errors import PlacerError, one_line

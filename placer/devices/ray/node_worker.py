@@ -9,7 +9,7 @@ import subprocess
 from functools import partial
 from typing import Any
 
-from placer.devices.ray.parent import when_parent_ends
+from placer.devices.host.parent import when_parent_ends
 from placer.devices.workers.addresses import listens
 from placer.devices.workers.standalone import command, environment
 from placer.devices.workers.workers import START_TIMEOUT_S

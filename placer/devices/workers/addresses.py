@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from enum import Enum, auto
 
 from placer.errors import PlacerError
 
@@ -10,14 +11,29 @@ CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 0.2
 
 
+class Answer(Enum):
+    """What an address answers to one that connects."""
+
+    LISTENS = auto()
+    REFUSES = auto()  # the machine is there, and no worker listens
+    SILENT = auto()  # the machine, the network or the name server does not answer, which may pass
+
+
 def listens(address: str) -> bool:
     """Whether host:port accepts a connection within ANSWER_TIMEOUT_S."""
+    return answer(address) is Answer.LISTENS
+
+
+def answer(address: str) -> Answer:
+    """What host:port answers within ANSWER_TIMEOUT_S."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S):
-            return True
+            return Answer.LISTENS
+    except ConnectionRefusedError:
+        return Answer.REFUSES
     except (OSError, OverflowError):
-        return False
+        return Answer.SILENT
 
 
 def check_answers(address: str) -> None:

@@ -15,33 +15,35 @@ Attempt = Callable[[], bool]
 
 
 class Reconnection:
-    """Waits for devices in background threads; none of its methods blocks.
+    """Waits for lost devices in background threads; none of its methods blocks.
 
     attempts: device name -> function that tries to bring it back: True = it is back, False = try again `POLL_S` after
     the last try began, PlacerError or OSError = it failed, as where a worker is killed once more while it starts: try
-    again later, and give up after MOST_FAILURES (`failed` says why). clock: seconds.
+    again later, and give it up after MOST_FAILURES. clock: seconds.
+
+    given_up: why, by device name; these stay away.
     """
 
     def __init__(self, attempts: Mapping[str, Attempt], clock: Callable[[], float] = time.monotonic) -> None:
-        self.failed: str | None = None
+        self.given_up: dict[str, str] = {}
         self._clock = clock
         self._waiting = {name: _Try(attempt, clock()) for name, attempt in attempts.items()}
         self._failures = Counter[str]()
 
-    def done(self) -> bool:
-        """Whether all devices are back; never True once `failed`. Call it regularly: it starts the next tries."""
+    def away(self) -> tuple[str, ...]:
+        """The devices that are not back yet. Call it regularly: it starts the next tries."""
         for name, current in list(self._waiting.items()):
-            if current.running():
+            if name in self.given_up or current.running():
                 continue
             if current.found:
                 del self._waiting[name]
             elif self._clock() >= current.began_s + POLL_S * 2 ** self._failures[name]:
                 self._failures[name] += current.error is not None
-                if self._failures[name] < MOST_FAILURES:
-                    self._waiting[name] = _Try(current.attempt, self._clock())
+                if current.error is not None and self._failures[name] >= MOST_FAILURES:
+                    self.given_up[name] = current.error
                 else:
-                    self.failed = self.failed or current.error
-        return not self._waiting
+                    self._waiting[name] = _Try(current.attempt, self._clock())
+        return tuple(self._waiting)
 
 
 class _Try:

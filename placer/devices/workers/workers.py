@@ -19,6 +19,7 @@ import psutil
 
 from placer.devices.host.child_python import module_command, module_paths
 from placer.devices.host.cores import usable_cores
+from placer.devices.host.machine import ONEDNN
 from placer.devices.host.memory import available_bytes
 from placer.devices.workers.setting import setting
 from placer.devices.workers.worker import READY, READY_UNPINNED
@@ -29,12 +30,14 @@ START_TIMEOUT_S = 120.0
 # Let a worker keep the memory it frees. By default the C library returns large tensors' memory after every op and
 # allocates it again page by page: steps of MobileNetV3 took 100-150 ms instead of 68, one op randomly 20 us or 80 us.
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "10000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
+# What the environment of this process does not say. oneDNN is on by itself; if it is told so, it prints nothing.
+USUAL = {**KEEP_MEMORY, ONEDNN: "1"}
 # For the coordinating process only: workers have to wait for one another while one of them restarts.
 FAIL_FAST = "GRPC_FAIL_FAST"
 # Mebibytes that a worker may take beside its limit of --max-memory, which the kernel then enforces; unset: it does not.
 FENCE = "PLACER_FENCE_MIB"
 ALLOCATOR_LIMIT = "TF_MKL_ALLOC_MAX_BYTES"
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"}
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 ONE_CORE = (
     "this process may use one core (its affinity or a CPU quota says so), and workers need one each; give it more, or "
     "divide this process: --devices cpus:2."
@@ -230,7 +233,7 @@ def _start(workers: Workers, task: int) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**KEEP_MEMORY, **inherited, **QUIET, **fenced, **module_paths()},
+        env={**USUAL, **inherited, **QUIET, **fenced, **module_paths()},
         start_new_session=True,  # Ctrl-C reaches the coordinating process alone, which ends the workers itself
     )
 

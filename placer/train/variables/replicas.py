@@ -267,8 +267,9 @@ class Replicas:
             self._written(keys)
 
     def after_write(self, variables: Iterable[tf.Variable]) -> None:
-        """As in `Watcher`: a step that another thread took meanwhile may have copied what they held before. What it
-        wrote itself stays the truth, because the function may as well only have read that variable.
+        """As in `Watcher`. A step that another thread took meanwhile may have copied the values of before, so these
+        variables count as written. Those that this step wrote itself do not, because the function may only have read
+        them.
         """
         written = [id(variable) for variable in variables]
         if self._written_while_lent(written):

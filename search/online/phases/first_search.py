@@ -30,15 +30,13 @@ class FirstSearch:
         self._rounds = 0
         self._misses = 0  # rounds that did not pay, since one that did
 
-    def run(self, planner: PlannerLike | None) -> Steps[None]:
+    def run(self, planner: PlannerLike) -> Steps[None]:
         """Measure the single devices, if ops are whole, then what the planner proposes, until that no longer pays; all
         that a chosen searcher asks, until the budget is spent.
 
         Meanwhile the fastest mode known runs, the untouched step included, though it may be no candidate in the end.
         Raises PlacerError where the planner is gone.
         """
-        if planner is None:
-            return
         if self.plan == WHOLE:
             self._narrator.now(phase_names.MEASURING_SINGLES)
             singles = yield from self.trials.meanwhile(planner.singles())

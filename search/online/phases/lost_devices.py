@@ -24,6 +24,7 @@ class LostDevices:
         """probe_every: steps between two looks for devices that came back. clock: seconds."""
         self.live, self.probe_every, self._say = live, probe_every, say
         self._rejoining, self._freeing, self._clock = RetryLater(clock), RetryLater(clock), clock
+        self._given_up = set[tuple[str, str]]()  # of what it was said
 
     def due(self, step: int) -> int:
         """How many steps later `look` may have something to do."""
@@ -33,13 +34,16 @@ class LostDevices:
         """Join devices that are back, or say once why not; or have the session look whether any was lost."""
         session = self.live.session
         is_due = step % self.probe_every == 0 and self._rejoining.is_due
-        if session.missing and is_due and session.is_back():
-            missing = listed(session.missing)
+        if session.missing and is_due and (back := session.back()):
             why = self._rejoining.attempt(session.rejoin)
-            if why is not None and self._rejoining.is_news(f"{missing}: {why}"):
+            if why is not None and self._rejoining.is_news(f"{listed(back)}: {why}"):
                 self._say(
-                    "lost", f"{missing} came back, but is not joined: {why}. Searches that begin now wait for it."
+                    "lost", f"{listed(back)} came back, but is not joined: {why}. Searches that begin now wait for it."
                 )
+        elif session.missing and is_due and (news := session.given_up.items() - self._given_up):
+            self._given_up |= news
+            for name, why in sorted(news):
+                self._say("lost", f"{name} is given up: its worker cannot be started ({why.rstrip('.')}).")
         elif step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
             session.suspected = True
 

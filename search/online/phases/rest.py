@@ -22,7 +22,7 @@ from search.online.narrator import Narrator
 from search.online.phases.retry_later import RetryLater
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import LATEST, Trial, Trials
+from search.online.trials.trials import LATEST, LiveTrial, Trials
 
 FAR = 1.5  # times the untouched step: a mapping that takes longer is not near
 LOOK_EVERY_S = 0.02  # seconds of steps of which only the last is looked at
@@ -46,7 +46,7 @@ class Rest:
         """look_for_lost: called while the devices cannot be left. clock: seconds."""
         self.trials, self.settings, self._narrator = trials, settings, narrator
         self._look_for_lost, self._clock = look_for_lost, clock
-        self.nearest: Trial | None = None  # the fastest mapping, where rest is due or goes on
+        self.nearest: LiveTrial | None = None  # the fastest mapping, where rest is due or goes on
         self.is_calm = False  # whether it waits for nothing but a change of step times
         self._margin = 0.0  # step time of `nearest` / that of the untouched step
         self._usual_s: float | None = None  # median step at rest since `_margin` was measured
@@ -59,7 +59,7 @@ class Rest:
         """Whether the training is to rest, or does."""
         return self.nearest is not None
 
-    def consider(self, known: Sequence[Trial]) -> None:
+    def consider(self, known: Sequence[LiveTrial]) -> None:
         """Let rest be due if all that is known, measured beside the untouched step, is far slower."""
         trials, settings = self.trials, self.settings
         measured = [(t.result.step_s, t) for t in known if t.devices and isinstance(t.result, Measured)]
@@ -74,7 +74,7 @@ class Rest:
     def consider_latest(self) -> None:
         """As `consider`, by what was measured since the load changed last."""
         known = [
-            Trial(mode.name, mode.devices, Measured(step_s), None, mode.plan, order=mode.order)
+            LiveTrial(mode.name, mode.devices, Measured(step_s), None, mode.plan, order=mode.order)
             for mode, step_s in self.trials.step_s.items()
             if isinstance(mode, Placed)
         ]
@@ -170,6 +170,6 @@ class Rest:
         return False
 
     @staticmethod
-    def _proposal(trial: Trial) -> Proposal:
+    def _proposal(trial: LiveTrial) -> Proposal:
         predicted_s = trial.predicted_s if trial.predicted_s is not None else float("inf")
         return Proposal(trial.devices, trial.order, predicted_s, trial.name, trial.plan)

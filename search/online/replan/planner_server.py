@@ -12,8 +12,10 @@ import pickle
 import queue
 import sys
 import threading
+from functools import partial
 from typing import IO, Any
 
+from placer.devices.host.parent import when_parent_ends
 from placer.errors import PlacerError, one_line
 from search.online.replan.proposal import NoRoomError
 
@@ -27,7 +29,10 @@ Answer = tuple[bool, Any]
 
 
 def main() -> None:
-    """Serve stdin until it closes. What anybody prints goes to stderr, for stdout carries the answers."""
+    """Serve stdin until it closes, or the parent ends, whose other children may hold stdin open. What anybody prints
+    goes to stderr, because stdout carries the answers.
+    """
+    when_parent_ends(partial(os._exit, 0))
     os.nice(NICENESS)
     calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

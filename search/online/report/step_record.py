@@ -20,7 +20,7 @@ from surrogate.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
     from search.online.auto_step import AutoStep
-    from search.online.trials.trials import Trial
+    from search.online.trials.trials import LiveTrial
 
 GROUPS = 192  # that are drawn at most, about
 Mapped = Callable[[tuple[int, ...], int], Mapping]
@@ -85,7 +85,7 @@ def _rows(step: AutoStep) -> tuple[MeasuredRow, ...]:
     return tuple(_row(order, trial, len(step.device_names)) for order, trial in enumerate(trials, start=1))
 
 
-def _row(order: int, trial: Trial, devices: int) -> MeasuredRow:
+def _row(order: int, trial: LiveTrial, devices: int) -> MeasuredRow:
     counts = tuple(trial.devices.count(d) for d in range(devices))
     result = trial.result
     if not isinstance(result, Measured):

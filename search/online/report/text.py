@@ -12,7 +12,7 @@ from placer.train.steps.modes import WHOLE
 
 if TYPE_CHECKING:
     from search.online.auto_step import AutoStep
-    from search.online.trials.trials import Trial
+    from search.online.trials.trials import LiveTrial
 
 SHOWN = 8  # mappings, the fastest first
 LINES = 12  # of the journal, the latest
@@ -84,12 +84,12 @@ def _last(step: AutoStep) -> list[str]:
     return [said, *(f"  {line}" for line in lines[-LINES:])] if lines else []
 
 
-def _ranked(step: AutoStep) -> list[Trial]:
+def _ranked(step: AutoStep) -> list[LiveTrial]:
     measured = [t for t in step.tried if isinstance(t.result, Measured)]
     return sorted(measured, key=lambda t: t.result.step_s if isinstance(t.result, Measured) else 0.0)
 
 
-def _name(step: AutoStep, t: Trial) -> str:
+def _name(step: AutoStep, t: LiveTrial) -> str:
     """Who proposed it; its device where there is only one, and whether it runs now."""
     alone = f" on {step.device_names[t.devices[0]]}" if len(set(t.devices)) == 1 else ""
     runs = step.mapping is not None and step.mapping.devices == t.devices and (step.splits is None) == (t.plan == WHOLE)
@@ -98,9 +98,9 @@ def _name(step: AutoStep, t: Trial) -> str:
     return t.name + divided + alone + now
 
 
-def _time(t: Trial) -> str:
+def _time(t: LiveTrial) -> str:
     return ms(t.result.step_s, 1) if isinstance(t.result, Measured) else t.result.detail
 
 
-def _predicted(t: Trial) -> str:
+def _predicted(t: LiveTrial) -> str:
     return "" if t.predicted_s is None else ms(t.predicted_s, 1)

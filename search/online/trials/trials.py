@@ -47,7 +47,7 @@ class TrialSettings:
 
 
 @dataclass(frozen=True)
-class Trial:
+class LiveTrial:
     """A mode that was measured within the training, or why it could not be."""
 
     name: str
@@ -72,7 +72,7 @@ class Trials:
         self,
         live: LiveStepLike,
         say: Say,
-        report: Callable[[Trial, bool], None],
+        report: Callable[[LiveTrial, bool], None],
         beat_untouched: bool = True,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -85,7 +85,7 @@ class Trials:
         self.built: list[Placed] = []  # all that can run
         self.favourite: Mode | None = None  # the best while no device is slow
         self.step_s: dict[Mode, float] = {}  # all comparable: at the pace of the first race, or since the load changed
-        self.tried: list[Trial] = []
+        self.tried: list[LiveTrial] = []
         self.latest_s: deque[float] = deque(maxlen=LATEST)  # seconds of the incumbent's latest undisturbed steps
         self.lost_s = 0.0  # seconds lost to building and to steps of others
         self._freed_single_s: float | None = None  # of the fastest single device, when all was freed
@@ -169,7 +169,9 @@ class Trials:
             self.move(mode, took, _against(found, beside))
 
     def race(self, modes: Sequence[Mode], settings: TrialSettings, bars: int = 1) -> Steps[None]:
-        """Race them; go on with the fastest, but with one of the first `bars` where it is not faster beyond doubt."""
+        """Race them, and go on with the fastest. If it is not faster beyond doubt than the fastest of the first `bars`
+        modes, go on with that one.
+        """
         if len(modes) < 2:
             return
         settings = settings.at(self.known_s(self.mode))
@@ -300,8 +302,8 @@ class Trials:
         self.go_on_with(mode)
 
     def build_again(self, mode: Mode) -> Steps[None]:
-        """Workers were joined anew, all of them, and `mode` is the incumbent, built again: build the others again, too,
-        while the training goes on, and know of each what was known. What cannot run is left out.
+        """All workers were joined anew, and `mode` is the incumbent, built again. Build the others again while the
+        training goes on, and keep what is known of each. What cannot run is left out.
         """
         former, others = self.mode, [built for built in self.built if built is not self.mode]
         known_s, favourite = self.step_s, self.favourite
@@ -378,7 +380,7 @@ class Trials:
         """
         plan, devices, order = built
         at_s = self._clock() - self._began_s
-        trial = Trial(name, devices, result, self._predicted.get((plan, devices)), plan, at_s, order)
+        trial = LiveTrial(name, devices, result, self._predicted.get((plan, devices)), plan, at_s, order)
         same = (i for i, t in enumerate(self.tried) if (t.plan, t.devices, t.name) == (plan, devices, name))
         known = next(same, None)
         if known is None:

@@ -14,7 +14,7 @@ from experiments.cli.options import planned_files, predicting_from
 from experiments.jobs.operator_store import OperatorStore
 from experiments.jobs.search.settings import SearchSettings
 from placer.devices.cluster import Devices
-from placer.devices.host.machine import machine_name
+from placer.devices.host.machine import cores_of_cpu, cpu_model, timed_on
 from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError, PlacerError
 from placer.graph.topology import Device, Topology
@@ -23,7 +23,7 @@ from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow, 
 from placer.trace.capture import Captured, capture
 from surrogate.operators.hardware import Hardware, hardware_of
 
-ONE_CORE = machine_name("1 core")
+ONE_CORE = timed_on(cores_of_cpu(1))
 CPUS = Topology((Device("worker:0", "cpu"), Device("worker:1", "cpu")))
 
 
@@ -82,8 +82,9 @@ def test_a_store_that_is_missing_or_empty_is_refused_with_the_command_that_fills
 def test_times_of_other_hardware_are_refused_with_both_named(
     store: Callable[..., OperatorStore], captured: Captured
 ) -> None:
-    for elsewhere in ("far x86_64 96", machine_name(), machine_name("2 cores")):
-        with pytest.raises(BadInputError, match=r"other hardware .* than worker:0 \(.*1 core\), .*--workers 2 --store"):
+    for elsewhere in ("far x86_64 96", timed_on(cpu_model()), timed_on(cores_of_cpu(2))):
+        says = r"other hardware .* than worker:0 \(.*1 core .*\), .*--workers 2 --store"
+        with pytest.raises(BadInputError, match=says):
             store(rows(elsewhere)).on_devices(captured, workers())
     assert store(rows(ONE_CORE)).on_devices(captured, workers()).graph.fingerprint == captured.graph.fingerprint
 
@@ -163,7 +164,7 @@ def test_devices_that_are_only_described_take_the_only_machine_or_the_one_with_t
 def test_workers_with_other_cores_and_workers_elsewhere_are_other_hardware() -> None:
     elsewhere = replace(workers(), workers=None, addresses={"worker:0": "10.0.0.5:5000", "worker:1": "10.0.0.6:5000"})
     found = [workers().machine_of("worker:0"), workers(2).machine_of("worker:1"), elsewhere.machine_of("worker:1")]
-    assert found == [ONE_CORE, machine_name("2 cores"), machine_name("@10.0.0.6")]
+    assert found == [ONE_CORE, timed_on(cores_of_cpu(2)), timed_on("@10.0.0.6")]
 
 
 def test_options_that_contradict_one_another_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from experiments.jobs.plan_model import ModelToPlan, plan_model
 from experiments.zoo import load
-from placer.devices.host.machine import machine_name
+from placer.devices.host.machine import cores_of_cpu, timed_on
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import write_topology
 from placer.graph.mapping_files import read_mapping
@@ -50,7 +50,7 @@ def matmul_row(m: int, k: int) -> OperatorRow:
     op = Operator("MatMul", inputs, (Tensor((m, 256), "float32"),), {}, 2.0 * m * k * 256)
     seconds = 5e-6 + (op.flops or 0.0) / 1e10
     return OperatorRow(
-        op, "worker:0", "cpu", machine_name("1 core"), m, "net", "forward", "step", *[seconds] * 2, 0.0, 5
+        op, "worker:0", "cpu", timed_on(cores_of_cpu(1)), m, "net", "forward", "step", *[seconds] * 2, 0.0, 5
     )
 
 

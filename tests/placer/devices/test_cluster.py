@@ -6,11 +6,13 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from placer.devices.cluster import Devices
 from placer.devices.joining import Joined, own_node
+from placer.devices.workers.addresses import Answer, answer
 from placer.errors import BadInputError, PlacerError
 from placer.graph.topology import Device, Link, Topology
 
@@ -53,8 +55,8 @@ def fails(step):
 
 def back(devices, names):
     reconnection = devices.reconnect(names)
-    while not reconnection.done():
-        assert reconnection.failed is None, reconnection.failed
+    while reconnection.away():
+        assert not reconnection.given_up, reconnection.given_up
     return devices.join_all()
 
 def refused(join):
@@ -132,6 +134,47 @@ def test_a_device_whose_address_refuses_is_lost_and_one_in_this_process_never(se
     assert devices.lost() == ()
     listeners[1].close()
     assert devices.lost() == ("worker:1",)
+
+
+@pytest.mark.parametrize(("heard", "lost"), [(2, ()), (1000, ("worker:0",))])
+def test_a_device_that_is_silent_for_a_moment_is_not_lost(served, monkeypatch, heard, lost):
+    """heard: how many looks later something comes through again."""
+    devices, _ = served
+    now, looks = [0.0], []
+
+    def answer(address):
+        looks.append(address)
+        return Answer.SILENT if address == devices.addresses["worker:0"] and len(looks) < 2 * heard else Answer.LISTENS
+
+    monkeypatch.setattr("placer.devices.cluster.answer", answer)
+    monkeypatch.setattr("placer.devices.cluster.time", SimpleNamespace(monotonic=lambda: now[0], sleep=passes(now)))
+    assert devices.lost() == ("worker:0",)
+    assert devices.lost(3.0) == lost and (now[0] >= 3.0) == bool(lost)
+
+
+def test_a_device_that_refuses_beside_a_silent_one_is_named_with_it_after_the_silence(served, monkeypatch):
+    devices, listeners = served
+    listeners[1].close()
+    silent = devices.addresses["worker:0"]
+    monkeypatch.setattr(
+        "placer.devices.cluster.answer", lambda address: Answer.SILENT if address == silent else answer(address)
+    )
+    assert devices.lost(0.01) == ("worker:0", "worker:1")
+
+
+def passes(now):
+    def sleep(seconds):
+        now[0] += seconds
+
+    return sleep
+
+
+def test_what_an_address_answers(served):
+    devices, listeners = served
+    listeners[1].close()
+    assert answer(devices.addresses["worker:0"]) is Answer.LISTENS
+    assert answer(devices.addresses["worker:1"]) is Answer.REFUSES
+    assert answer("no-such-host.invalid:1") is Answer.SILENT
 
 
 def test_survivors_keep_their_names_order_links_and_task_numbers(served, monkeypatch):

@@ -14,7 +14,7 @@ from placer.devices.host.cores import usable_cores
 from placer.devices.host.machine import cores_of_cpu
 from placer.devices.logical import least_free_mib, share_mib, split
 from placer.devices.opening import open_devices
-from placer.devices.specs import Division, check_spec, division
+from placer.devices.specs import LogicalDevices, check_spec, logical_devices
 from placer.errors import BadInputError
 
 NONSENSE = "gpus cpus gpus: gpus:0 gpus:two gpus:65 gpus:-1 gpus:1,gpus:2 gpus:2@0 gpus:2@ gpus:2@1.5 gpus:2@4G"
@@ -24,15 +24,15 @@ TABLE = "0, GPU-aaaa-1, 140000\n1, GPU-bbbb-2, 120000\n2, GPU-cccc-3, 100000\n"
 @pytest.mark.parametrize(
     ("spec", "asked"),
     [
-        ("gpus:2", Division("gpus:2", "GPU", 2)),
-        ("gpus:4@1024", Division("gpus:4@1024", "GPU", 4, 1024)),
-        ("cpus:3", Division("cpus:3", "CPU", 3)),
+        ("gpus:2", LogicalDevices("gpus:2", "GPU", 2)),
+        ("gpus:4@1024", LogicalDevices("gpus:4@1024", "GPU", 4, 1024)),
+        ("cpus:3", LogicalDevices("cpus:3", "CPU", 3)),
         ("workers:2", None),
         ("gpus.local:2222", None),
     ],
 )
 def test_a_spec_says_what_is_divided(spec, asked):
-    assert division(spec) == asked
+    assert logical_devices(spec) == asked
 
 
 @pytest.mark.parametrize(

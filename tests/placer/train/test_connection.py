@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import PlacerError
-from placer.train.connection import AGAIN_S, BY_GRPC, MOST_AGAIN, UNREAD, Connection
+from placer.train.connection import AGAIN_S, BY_GRPC, MOST_AGAIN, OTHERS_S, UNREAD, Connection
 
 
 def test_devices_of_this_process_are_joined_once_and_never_lost(two_cpus):
@@ -23,7 +23,7 @@ def test_devices_of_this_process_are_joined_once_and_never_lost(two_cpus):
     devices = connection.join()
     assert connection.join() is devices is connection.whole is connection.devices
     assert connection.generation == 1 and not connection.fragile and not connection.workers
-    assert connection.lost() == () and not connection.is_back()
+    assert connection.lost() == () and not connection.back()
     assert connection.lost_by(tf.errors.UnavailableError(None, None, "gone")) is None
     connection.close()
 
@@ -54,6 +54,92 @@ def test_a_call_that_did_not_reach_a_worker_is_made_again_but_not_for_ever(error
     assert connection.lost_by(error) == ()
     assert connection.lost_by(tf.errors.InternalError(None, None, f"a kernel failed Additional {BY_GRPC}")) is None
     assert connection.lost_by(tf.errors.UnavailableError(None, None, "the step's own")) is None
+
+
+class Reconnecting:
+    """Brings devices back: those of `names` are away, and of these `given_up` for good."""
+
+    def __init__(self, *names):
+        self.names, self.given_up = names, {}
+
+    def away(self):
+        return self.names
+
+
+def missing_two(monkeypatch):
+    """A connection that misses two workers of three, the time, what brings those back, and what was joined since."""
+    now, joined, reconnecting = [0.0], [], []
+
+    def reconnect(names):
+        reconnecting.append(Reconnecting(*names))
+        return reconnecting[-1]
+
+    def joins(left):
+        joined.append(left)
+        return f"all but {left}"
+
+    monkeypatch.setattr("placer.train.connection.renew_all", lambda: None)
+    connection = Connection("host:1,host:2,host:3", False, lambda: now[0])
+    connection.devices = connection._whole = SimpleNamespace(
+        lost=lambda silent_s=0.0: (), without=joins, join_all=lambda: joins(()), reconnect=reconnect
+    )
+    connection.go_on_without(["worker:1", "worker:2"])
+    assert joined.pop() == ("worker:1", "worker:2") and connection.back() == ()
+    return connection, now, reconnecting, joined
+
+
+def test_a_device_that_is_back_waits_a_while_for_others_and_then_is_joined_without_them(monkeypatch):
+    connection, now, (reconnecting,), joined = missing_two(monkeypatch)
+    reconnecting.names = ("worker:2",)
+    assert connection.back() == ()
+    now[0] = OTHERS_S
+    assert connection.back() == ("worker:1",)
+    connection.rejoin()
+    assert joined == [("worker:2",)] and connection.missing == ("worker:2",) and connection.back() == ()
+    now[0] += 2 * OTHERS_S
+    assert connection.back() == ()
+    reconnecting.names = ()
+    assert connection.back() == ("worker:2",)
+    connection.rejoin()
+    assert joined[1:] == [()] and connection.missing == connection.back() == ()
+
+
+def test_devices_that_come_back_soon_after_one_another_are_joined_at_once(monkeypatch):
+    connection, now, (reconnecting,), joined = missing_two(monkeypatch)
+    reconnecting.names = ("worker:1",)
+    assert connection.back() == ()
+    now[0], reconnecting.names = OTHERS_S / 2, ()
+    assert connection.back() == ("worker:1", "worker:2")
+    connection.rejoin()
+    assert joined == [()]
+
+
+def test_nobody_waits_for_a_device_that_is_given_up(monkeypatch):
+    connection, _, (reconnecting,), joined = missing_two(monkeypatch)
+    reconnecting.names, reconnecting.given_up = ("worker:2",), {"worker:2": "it does not start"}
+    assert connection.back() == ("worker:1",) and connection.given_up == {"worker:2": "it does not start"}
+    connection.rejoin()
+    assert joined == [("worker:2",)] and connection.given_up == {"worker:2": "it does not start"}
+
+
+def test_a_device_that_was_back_and_is_gone_again_is_brought_back_once_more(monkeypatch):
+    connection, now, reconnecting, _ = missing_two(monkeypatch)
+    reconnecting[0].names = ("worker:2",)
+    connection.back()
+    now[0] = OTHERS_S
+    assert connection.back()
+    whole, tried = connection.whole, []
+
+    def without(names):
+        tried.append(names)
+        if len(tried) == 1:
+            raise PlacerError("no worker answers")
+        return "those left"
+
+    whole.without, whole.lost = without, lambda silent_s=0.0: ("worker:1", "worker:2")
+    connection.rejoin()
+    assert tried == [("worker:2",), ("worker:2", "worker:1")] and connection.devices == "those left"
+    assert connection.missing == ("worker:2", "worker:1") and reconnecting[1].names == ("worker:1",)
 
 
 def left_and_joined(monkeypatch):
@@ -107,10 +193,10 @@ def test_where_leaving_them_fails_devices_are_joined_all_the_same(monkeypatch):
 def test_devices_that_are_left_while_one_is_lost_are_missed_no_more(monkeypatch):
     connection, _ = left_and_joined(monkeypatch)
     connection.devices, connection.missing = None, ("worker:0",)
-    connection._reconnections = [SimpleNamespace(done=lambda: True)]
-    assert connection.is_back() and connection.go_away() is None
+    connection._reconnections = [Reconnecting()]
+    assert connection.back() == ("worker:0",) and connection.go_away() is None
     for _ in range(2):
-        assert connection.missing == () and not connection.is_back() and connection.devices is connection.whole
+        assert connection.missing == () and not connection.back() and connection.devices is connection.whole
         connection.join()
 
 

@@ -80,7 +80,7 @@ def assignable():
 def back():
     deadline = time.monotonic() + 120
     while session.missing or session.devices is None:
-        if session.is_back():
+        if session.back():
             session.rejoin()
             assignable()
         assert time.monotonic() < deadline

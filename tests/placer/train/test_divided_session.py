@@ -45,7 +45,7 @@ def hit(*tasks):
 def back():
     deadline = time.monotonic() + 120
     while session.missing or session.devices is None:
-        if session.is_back():
+        if session.back():
             session.rejoin()
         assert time.monotonic() < deadline
         time.sleep(0.05)

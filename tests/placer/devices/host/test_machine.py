@@ -7,11 +7,30 @@ import os
 import pytest
 
 from placer.devices.host import machine
-from placer.devices.host.machine import cores_of_cpu, cpu_model, machine_name
+from placer.devices.host.machine import MACHINE, ONEDNN, cores_of_cpu, cpu_model, machine_name, timed_on
 
 
 def test_results_of_a_gpu_are_kept_apart() -> None:
     assert machine_name("H200") == f"{machine_name()} H200" != machine_name()
+
+
+def test_a_container_may_be_called_what_it_was_called_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+    for node in ("3f2a", "9bc1"):
+        monkeypatch.setattr(machine.platform, "node", lambda node=node: node)
+        names.append(machine_name())
+    assert names[0] != names[1]
+    monkeypatch.setenv(MACHINE, "3f2a")
+    assert machine_name() == names[0]
+
+
+def test_times_of_ops_are_kept_apart_by_tensorflows_release_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {timed_on("H200")}
+    monkeypatch.setattr(machine, "installed", lambda: "2.20.1")
+    keys.add(timed_on("H200"))
+    monkeypatch.setenv(ONEDNN, "0")
+    keys.add(timed_on("H200"))
+    assert len(keys) == 3 and all(key.startswith(machine_name("H200")) for key in keys)
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ PATIENCE_S = 30.0
 
 
 def settled(reconnection: Reconnection) -> bool:
-    """`done()` once the attempts that run now have ended."""
+    """Whether none is away once the attempts that run now have ended."""
     for current in reconnection._waiting.values():
         current._thread.join(PATIENCE_S)
-    return reconnection.done()
+    return not reconnection.away()
 
 
 def test_a_call_does_not_wait_for_an_attempt():
     release = threading.Event()
     reconnection = Reconnection({"worker:0": lambda: release.wait(PATIENCE_S)})
-    assert not reconnection.done()
+    assert reconnection.away() == ("worker:0",)
     release.set()
     assert settled(reconnection)
 
@@ -45,7 +45,7 @@ def test_what_is_not_there_is_tried_again_but_not_more_often_than_every_two_seco
     assert asked == [0.0, POLL_S, 2 * POLL_S]
 
 
-def test_a_device_that_cannot_come_back_is_told_and_never_done():
+def test_a_device_that_cannot_come_back_is_given_up_and_others_are_not():
     now, asked = [0.0], []
 
     def attempt() -> bool:
@@ -54,10 +54,10 @@ def test_a_device_that_cannot_come_back_is_told_and_never_done():
 
     reconnection = Reconnection({"worker:0": attempt, "worker:1": lambda: True}, clock=lambda: now[0])
     for now[0] in range(100):
-        assert not settled(reconnection)
-        assert (reconnection.failed is None) == (now[0] < sum(POLL_S * 2**k for k in range(MOST_FAILURES)))
+        assert not settled(reconnection) and reconnection.away() == ("worker:0",)
+        assert (not reconnection.given_up) == (now[0] < sum(POLL_S * 2**k for k in range(MOST_FAILURES)))
     assert asked == [0, 2, 6, 14, 30]
-    assert reconnection.failed == "worker:0 could not start"
+    assert reconnection.given_up == {"worker:0": "worker:0 could not start"}
 
 
 @pytest.mark.slow
@@ -68,10 +68,10 @@ def test_a_worker_that_is_killed_while_it_starts_again_is_started_once_more():
         before.kill()
         reconnection = Reconnection({"worker:0": lambda: workers.restart(0) is None})
         while workers.processes[0] is before:
-            assert not reconnection.done()
+            assert reconnection.away()
         workers.processes[0].kill()
         deadline = time.monotonic() + PATIENCE_S
-        while not reconnection.done():
+        while reconnection.away():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert workers.running(0)

@@ -1,6 +1,7 @@
 """The first search on a simulated machine: it ends on what is fastest, within its budget."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from search.session.registry import SEARCHERS
 from tests.search.online.simulated.machine import Machine
 from tests.search.online.simulated.mappings import CALM, SINGLES, makespan, pool
 from tests.search.online.simulated.planners import RealPlanner
-from tests.search.online.simulated.training import SEEDS, Training
+from tests.search.online.simulated.training import SEEDS, Training, settled
 
 
 @pytest.mark.parametrize("noise", [{}, {"hang": 0.6}, {"drift": 0.2}, {"error": 0.05}])
@@ -111,3 +112,17 @@ def test_what_is_not_kept_is_freed_and_never_run_again():
     built = {mode for mode, _, _ in training.machine.ran if isinstance(mode, Placed)}
     assert sum(not mode.step.closed for mode in built) <= 4
     assert not training.mode.step.closed
+
+
+def test_what_it_measured_is_kept_in_the_store_and_nothing_of_what_is_measured_under_a_load():
+    kept = []
+    keeping = SimpleNamespace(add=lambda trial, tried: kept.append(trial))
+    training = Training(Machine())
+    training.controller._kept = keeping
+    training.until("steady")
+    assert {trial.devices for trial in kept} == {t.devices for t in training.controller.tried if t.devices}
+    training, _ = settled(0, (2.0, 1.0), 400)
+    training.controller._kept, before = keeping, list(training.controller.tried)
+    kept.clear()
+    training.steps(200)
+    assert training.controller.tried != before and not kept

@@ -28,7 +28,7 @@ def test_when_devices_are_back_the_mapping_of_before_runs_again(left):
 def rejoining(training, refused=None):
     """worker:1 is back; a look at what the program holds takes 0.1 s, joining takes 2 s. Returns when it was tried."""
     machine, session, tried = training.machine, training.machine.session, []
-    session.missing, session.is_back = ("worker:1",), lambda: True
+    session.missing, session.back = ("worker:1",), lambda: session.missing
 
     def rejoin():
         tried.append(machine.clock.now_s)
@@ -57,6 +57,14 @@ def test_a_device_that_must_not_be_joined_again_is_named_once_and_tried_seldom_a
     rejoining(training, "this program holds a queue")
     training.steps(3000)
     assert len(training.said("lost")) == 2
+
+
+def test_a_device_that_is_given_up_is_named_once_with_the_reason():
+    training = Training(Machine()).until("steady")
+    rejoined(training, ("worker:0",))
+    training.until("steady").machine.session.given_up = {"worker:1": "no memory is left."}
+    training.steps(300)
+    assert training.said("lost") == ["worker:1 is given up: its worker cannot be started (no memory is left)."]
 
 
 def joining_anew(training, refused=None):

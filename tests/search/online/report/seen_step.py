@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from placer.graph.mapping import Mapping
 from search.online.journal import Journal
-from search.online.trials.trials import Trial
+from search.online.trials.trials import LiveTrial
 
 
 @dataclass
@@ -23,5 +23,5 @@ class Step:
     untouched_s: float | None = None
     left_alone: str | None = None
     device_names: tuple[str, ...] = ("worker:0", "worker:1")
-    tried: list[Trial] = field(default_factory=list)
+    tried: list[LiveTrial] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)

@@ -12,7 +12,7 @@ from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from search.online.journal import Journal
 from search.online.report.step_record import later_record
-from search.online.trials.trials import Trial
+from search.online.trials.trials import LiveTrial
 from search.page.page import page_html
 from search.page.record import RunRecord
 from tests.search.online.report.seen_step import Step
@@ -41,10 +41,10 @@ def step() -> Any:
     journal.entry(3, "measured", "single: 4.0 ms a step.", step_s=4e-3)
     journal.entry(9, "moved", "on with hybrid.")
     tried = [
-        Trial("hybrid", APART, Measured(2e-3, 1e-4, 8), 2.1e-3, at_s=7.0),
-        Trial("single", SINGLE, Measured(4e-3, 1e-4, 8), 3.9e-3, at_s=2.0),
-        Trial("hybrid", (0, 0, 0, 1), Failed("memory", "too large"), 2.5e-3, at_s=5.0),
-        Trial("untouched", (), Measured(3e-3, 1e-4, 8), None, at_s=1.0),
+        LiveTrial("hybrid", APART, Measured(2e-3, 1e-4, 8), 2.1e-3, at_s=7.0),
+        LiveTrial("single", SINGLE, Measured(4e-3, 1e-4, 8), 3.9e-3, at_s=2.0),
+        LiveTrial("hybrid", (0, 0, 0, 1), Failed("memory", "too large"), 2.5e-3, at_s=5.0),
+        LiveTrial("untouched", (), Measured(3e-3, 1e-4, 8), None, at_s=1.0),
     ]
     known = {"step_s": 2e-3, "best_single_s": 4e-3, "untouched_s": 3e-3}
     return Step(mapping=mapped(APART, 0), tried=tried, journal=journal, **known)

@@ -9,7 +9,7 @@ from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Topology
 from placer.result import Failed, Measured
 from search.online.report.text import LINES, SHOWN, as_html, as_text
-from search.online.trials.trials import Trial
+from search.online.trials.trials import LiveTrial
 from tests.search.online.report.seen_step import Step
 
 GRAPH = OpGraph("small", tuple(Op(f"op{i}", cost_s={"cpu": 1.0}) for i in range(3)), ())
@@ -44,8 +44,8 @@ def test_a_gain_that_was_not_measured_is_not_told() -> None:
 
 
 def test_the_fastest_come_first_and_what_failed_is_told() -> None:
-    tried = [Trial(f"m{i}", (0, 1), Measured(0.1 - i / 1000, 0.001, 8, 0.0, False), 0.08) for i in range(SHOWN + 2)]
-    step = placed(tried=[*tried, Trial("bad", (1, 1, 0), Failed("error", "no kernel"), None)])
+    tried = [LiveTrial(f"m{i}", (0, 1), Measured(0.1 - i / 1000, 0.001, 8, 0.0, False), 0.08) for i in range(SHOWN + 2)]
+    step = placed(tried=[*tried, LiveTrial("bad", (1, 1, 0), Failed("error", "no kernel"), None)])
     names = [
         line.split()[-1] for line in as_text(step).splitlines() if line.endswith(tuple("0123456789")) and "ms" in line
     ]
@@ -54,7 +54,7 @@ def test_the_fastest_come_first_and_what_failed_is_told() -> None:
 
 
 def test_a_single_device_is_named_and_what_runs_is_marked() -> None:
-    tried = [Trial(name, on, Measured(0.1, 0.001, 8, 0.0, False), None) for name, on in NAMED.items()]
+    tried = [LiveTrial(name, on, Measured(0.1, 0.001, 8, 0.0, False), None) for name, on in NAMED.items()]
     lines = [line.split("ms")[-1].strip() for line in as_text(placed(tried=tried)).splitlines() if "ms" in line]
     assert lines == ["single on worker:1", "hybrid (runs now)"]
 
@@ -74,7 +74,7 @@ def test_the_latest_decisions_come_last_and_the_rest_is_counted() -> None:
 
 
 def test_a_notebook_shows_the_same_and_escapes_it() -> None:
-    step = placed(name="<lambda>", tried=[Trial("a<b", (0, 1), Measured(0.1, 0.001, 8, 0.0, False), None)])
+    step = placed(name="<lambda>", tried=[LiveTrial("a<b", (0, 1), Measured(0.1, 0.001, 8, 0.0, False), None)])
     step.journal.entry(1, "moved", "to <x>.")
     html = as_html(step)
     assert "&lt;lambda&gt;" in html and "a&lt;b" in html and "&lt;x&gt;" in html

@@ -50,7 +50,7 @@ class Machine:
         self.thread = Line(self.clock)
         self.planner = planner(self)
         self.session = SimpleNamespace(
-            devices=SimpleNamespace(topology=TOPOLOGY, has_local=False), missing=(), prepare=lambda: None
+            devices=SimpleNamespace(topology=TOPOLOGY, has_local=False), missing=(), given_up={}, prepare=lambda: None
         )
         self.session.keeps_much, self.session.generation = False, 1
         self.name = "step"

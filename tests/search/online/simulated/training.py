@@ -92,7 +92,7 @@ def rejoined(training, names):
     devices = tuple(d for d in TOPOLOGY.devices if d.name in names)
     machine.session.devices = SimpleNamespace(topology=Topology(devices, (LINK,)), has_local=False) if names else None
     machine.session.missing = tuple(n for n in TOPOLOGY.names if n not in names)
-    machine.session.is_back = lambda: False
+    machine.session.back = tuple
     alone = (TOPOLOGY.index[names[0]],) * len(GRAPH) if names else None
     name, generation = machine.mode.name, machine.generation
     machine.mode = Placed(alone, (), name, FakeStep(), generation, 0.0, use=None) if names else UNTOUCHED
@@ -103,7 +103,7 @@ def rejoined(training, names):
 def away(machine, lasts):
     """A device is missing in the next steps; none of the machine's that needs it may be used meanwhile."""
     begin, session = machine.step, machine.session
-    session.missing, session.is_back = ("worker:1",), lambda: machine.step >= begin + lasts
+    session.missing, session.back = ("worker:1",), lambda: session.missing if machine.step >= begin + lasts else ()
     session.rejoin = lambda: setattr(session, "missing", ())
 
     def whole(use):

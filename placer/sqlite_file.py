@@ -1,0 +1,94 @@
+"""What Placer's SQLite files have in common: how they are opened, written, copied and closed."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+MOUNTS = Path("/proc/self/mounts")
+# On these, processes on several machines may use a file, and they share no memory, which SQLite's WAL needs.
+SHARED = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "glusterfs")
+SETTLE_EVERY_S = 1.0
+
+
+class SQLiteFile:
+    """An open file. While it is written it is in WAL mode, with readers at any time; when the last writer has closed
+    it, it is one plain file that can be copied and read from a folder without write permission.
+
+    On file systems that several machines share, it is never in WAL mode; writers and readers wait for one another.
+    """
+
+    def __init__(self, path: Path, *, reads: bool = False, busy_s: float = 5.0, any_thread: bool = False) -> None:
+        """Opens the file, which is made where there is none. reads: only to read it. busy_s: for how long others may be
+        amid writing. any_thread: threads use it in turn. Raises sqlite3.Error.
+        """
+        self.path, self.reads = path, reads
+        self.connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}",
+            uri=True, timeout=busy_s, isolation_level=None, check_same_thread=not any_thread,
+        )  # fmt: skip
+        self._settled_s = time.monotonic()
+
+    def write_ahead(self) -> None:
+        """Begin to write. Raises sqlite3.Error."""
+        mode = "DELETE" if is_shared(self.path) else "WAL"
+        try:
+            self.connection.execute(f"PRAGMA journal_mode={mode}")
+        except sqlite3.Error as error:
+            if code(error) != sqlite3.SQLITE_BUSY:  # another opens it just now, and will do this; SQLite does not wait
+                raise
+        self.connection.execute("PRAGMA synchronous=FULL")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that is executed in the block, or nothing, with other writers kept out. Raises sqlite3.Error."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield
+            self.connection.execute("COMMIT")
+        finally:
+            if self.connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    self.connection.execute("ROLLBACK")
+
+    def settle(self) -> None:
+        """At most once in SETTLE_EVERY_S, move what was written into the file itself, so that a copy of the file alone
+        lacks little.
+        """
+        if time.monotonic() >= self._settled_s + SETTLE_EVERY_S:
+            with suppress(sqlite3.Error):  # a reader holds it; the next time will do
+                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            self._settled_s = time.monotonic()
+
+    def close(self) -> None:
+        """Close it; harmless when called twice."""
+        if not self.reads:
+            with suppress(sqlite3.Error):  # others have it open, or it is closed
+                self.connection.execute("PRAGMA busy_timeout=0")
+                self.connection.execute("PRAGMA journal_mode=DELETE")
+        self.connection.close()
+
+
+def is_other(path: Path) -> bool:
+    """Whether the path is there and no regular file; SQLite would wait for a pipe for ever."""
+    return path.exists() and not path.is_file()
+
+
+def is_shared(path: Path) -> bool:
+    """Whether a path is on a file system that several machines share."""
+    try:
+        mounts = [line.split(" ")[1:3] for line in MOUNTS.read_text().splitlines()]
+    except (OSError, ValueError):
+        return False
+    above = [str(folder) for folder in (path.resolve(), *path.resolve().parents)]
+    kind_of = {point.encode().decode("unicode_escape"): kind for point, kind in mounts}
+    kind = next((kind_of[folder] for folder in above if folder in kind_of), "")
+    return kind in SHARED or kind.startswith("fuse.sshfs")
+
+
+def code(error: Exception) -> int:
+    """SQLite's primary result code; 0 where there is none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

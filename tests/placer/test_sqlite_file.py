@@ -1,0 +1,120 @@
+"""SQLite files: what a copy of one holds, who can read it, and where several machines may use it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from placer import sqlite_file
+from placer.sqlite_file import SQLiteFile, is_other, is_shared
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file that is being written."""
+    with closing(SQLiteFile(tmp_path / "some.sqlite")) as opened:
+        opened.write_ahead()
+        with opened.transaction():
+            opened.connection.execute("CREATE TABLE numbers (number)")
+        yield opened
+
+
+def write(file, number):
+    with file.transaction():
+        file.connection.execute("INSERT INTO numbers VALUES (?)", (number,))
+
+
+def numbers(path, **options):
+    with closing(SQLiteFile(path, reads=True, **options)) as opened:
+        return [number for (number,) in opened.connection.execute("SELECT number FROM numbers")]
+
+
+def mode(file):
+    return file.connection.execute("PRAGMA journal_mode").fetchone()[0]
+
+
+def test_a_copy_of_the_file_alone_has_what_was_written_before_it_settled(file, tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(sqlite_file.time, "monotonic", lambda: file._settled_s + now[0])
+    for number in range(3):
+        write(file, number)
+        file.settle()
+    assert mode(file) == "wal"
+    now[0] = sqlite_file.SETTLE_EVERY_S
+    write(file, 3)
+    file.settle()
+    shutil.copy(file.path, tmp_path / "copy.sqlite")
+    assert numbers(tmp_path / "copy.sqlite") == [0, 1, 2, 3]
+
+
+def test_what_was_closed_is_one_file_that_can_be_read_where_nothing_can_be_written(file):
+    write(file, 7)
+    file.close()
+    file.close()
+    assert [path.name for path in file.path.parent.iterdir()] == ["some.sqlite"]
+    # What a file in WAL mode needs cannot be made in a folder without write permission; the header says which it is.
+    assert file.path.read_bytes()[18:20] == bytes([1, 1])
+    assert numbers(file.path) == [7]
+
+
+def test_one_writer_that_closes_leaves_the_others_as_they_are(file):
+    other = SQLiteFile(file.path, busy_s=60.0)
+    other.write_ahead()
+    write(other, 1)
+    other.close()
+    assert mode(file) == "wal"
+    write(file, 2)
+    assert numbers(file.path) == [1, 2]
+
+
+def test_a_transaction_that_fails_has_written_nothing(file):
+    with pytest.raises(sqlite3.IntegrityError), file.transaction():
+        file.connection.execute("INSERT INTO numbers VALUES (1)")
+        raise sqlite3.IntegrityError
+    assert not file.connection.in_transaction and numbers(file.path) == []
+
+
+MOUNTS = """\
+/dev/vda / ext4 rw,relatime 0 0
+server:/home /home nfs4 rw,relatime 0 0
+/dev/vdb /home/local ext4 rw,relatime 0 0
+server:/data /with\\040space cifs rw 0 0
+me@host: /far fuse.sshfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "shared"),
+    [
+        ("/tmp/a.sqlite", False),
+        ("/home/me/a.sqlite", True),
+        ("/home/local/a.sqlite", False),
+        ("/homes/a.sqlite", False),
+        ("/with space/a.sqlite", True),
+        ("/far/a.sqlite", True),
+    ],
+)
+def test_file_systems_that_several_machines_share_are_known(path, shared, tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_file, "MOUNTS", tmp_path / "mounts")
+    assert not is_shared(sqlite_file.Path(path))
+    sqlite_file.MOUNTS.write_text(MOUNTS)
+    assert is_shared(sqlite_file.Path(path)) == shared
+
+
+def test_on_a_shared_file_system_nothing_relies_on_shared_memory(file, monkeypatch):
+    write(file, 1)
+    monkeypatch.setattr(sqlite_file, "is_shared", lambda path: True)
+    file.close()
+    with closing(SQLiteFile(file.path)) as opened:
+        opened.write_ahead()
+        assert mode(opened) == "delete"
+        write(opened, 2)
+        assert numbers(file.path) == [1, 2]
+        assert not list(file.path.parent.glob("*-shm"))
+
+
+def test_a_folder_is_no_file_and_what_is_not_there_may_become_one(tmp_path):
+    assert is_other(tmp_path) and not is_other(tmp_path / "new.sqlite")
