@@ -7,7 +7,7 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
-from experiments.campaign.store import Held, Store, Trial
+from experiments.campaign.store import CampaignStore, Held, StoredTrial
 from placer.files import parquet, write_whole
 from placer.result import Measured
 
@@ -17,7 +17,7 @@ COLUMNS = (
 )
 
 
-def export(store: Store, path: Path, *, as_parquet: bool = False) -> int:
+def export(store: CampaignStore, path: Path, *, as_parquet: bool = False) -> int:
     """Write all measurements; returns how many. Raises PlacerError where the file cannot be written, and BadInputError
     where Parquet is not installed.
     """
@@ -26,7 +26,7 @@ def export(store: Store, path: Path, *, as_parquet: bool = False) -> int:
     return len(rows)
 
 
-def _row(held: Held, trial: Trial) -> dict[str, Any]:
+def _row(held: Held, trial: StoredTrial) -> dict[str, Any]:
     ran = trial.result if isinstance(trial.result, Measured) else None
     failed = None if isinstance(trial.result, Measured) else trial.result
     return {

@@ -21,6 +21,10 @@ class CaseError(PlacerError):
     """A case cannot be opened, or not again; what else is to be searched may go on."""
 
 
+class AwayError(CaseError):
+    """A case cannot be opened now, because a device is away or its memory is held by others, which may pass."""
+
+
 class InterruptedOpeningError(Exception):
     """Ctrl-C came while a case was being opened."""
 

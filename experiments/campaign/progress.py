@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.campaign.cells import Cell
-from experiments.campaign.store import Trial
+from experiments.campaign.store import StoredTrial
 
 
 class Progress:
@@ -20,7 +20,7 @@ class Progress:
     def cell(self, cell: Cell, done: int, best_s: float, single_s: float) -> None:
         """The search of a cell begins, or goes on after so many measurements. best_s: so far; both may be infinity."""
 
-    def trial(self, cell: Cell, trial: Trial, best_s: float) -> None:
+    def trial(self, cell: Cell, trial: StoredTrial, best_s: float) -> None:
         """One more measurement of a cell was stored."""
 
     def ended(self, cell: Cell, why: str, skipped: int) -> None:

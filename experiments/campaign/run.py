@@ -12,11 +12,11 @@ from typing import Any
 
 from experiments.campaign.cell_search import CellSearch
 from experiments.campaign.cells import MEASURED, PREDICTED, Case, Cell
-from experiments.campaign.open_case import Calibration, CaseError, InterruptedOpeningError, OpenCase, Ready
+from experiments.campaign.open_case import AwayError, Calibration, CaseError, InterruptedOpeningError, OpenCase, Ready
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.progress import Progress
 from experiments.campaign.spec import Spec
-from experiments.campaign.store import PROFILE, SHAPE, Held, Store, Trial, Wanted
+from experiments.campaign.store import PROFILE, SHAPE, CampaignStore, Held, StoredTrial, WantedCell
 from experiments.campaign.warm_start import (
     WARM,
     Source,
@@ -36,9 +36,11 @@ Clock = Callable[[], float]
 SideBySide = Callable[[Sequence[Cell], dict[str, Held], Ready], None]
 """Searches cells until they are done or `over()`: the cells, what is stored of each by its key, and who opens cases."""
 DEVICE_RETRIES = 1  # at least, of a measurement during which a device was lost: that says nothing of the placement
+PAUSES_S = (60.0, 120.0, 300.0, 600.0)  # before devices that went away are tried again; the last one again and again
+POLL_S = 1.0  # between two looks whether a pause was ended by Ctrl-C
 
 
-def open_case(case: Case, store: Store, progress: Progress, over: Stop = never) -> OpenCase:
+def open_case(case: Case, store: CampaignStore, progress: Progress, over: Stop = never) -> OpenCase:
     """The case, ready to evaluate placements.
 
     Raises PlacerError where that fails, and InterruptedOpeningError where `over()` meanwhile.
@@ -56,17 +58,21 @@ class Campaign:
     """A campaign under way: its store, and how many failures came in a row."""
 
     spec: Spec
-    store: Store
+    store: CampaignStore
     progress: Progress = field(default_factory=Progress)
     over: Stop = never
     clock: Clock = time.perf_counter
-    opener: Callable[[Case, Store, Progress, Stop], OpenCase] = open_case
+    opener: Callable[[Case, CampaignStore, Progress, Stop], OpenCase] = open_case
     beside: SideBySide | None = None  # searches the cells of files instead, before those of devices
+    sleep: Callable[[float], None] = time.sleep
     in_a_row: int = 0
+    pauses_s: list[float] = field(default_factory=list)  # for devices that went away, since a case was opened
+    seen: set[str] = field(default_factory=set)  # devices that were open in this run
     lost: list[str] = field(default_factory=list)  # what could not be measured, case or cell
 
     def run(self) -> None:
-        """Search every cell to its end, or until `over()`. A case that cannot be opened is left out, and is in `lost`.
+        """Search every cell to its end, or until `over()`. A case that cannot be opened is left out, and is in `lost`;
+        for devices that were open before in this run, it waits up to `spec.patience` minutes.
 
         Raises BadInputError where the spec contradicts what is stored, and PlacerError where the store cannot be
         written, or too much failed in a row.
@@ -83,11 +89,15 @@ class Campaign:
         self.progress.begin(sum(len(held[cell.key].trials) for cell in self.spec.cells), total)
         try:
             for case, cells in groupby(self._one_by_one(held), key=lambda cell: cell.case):
-                left = [c for c in cells if not held[c.key].is_searched(limits) or held[c.key].lacks_final]
-                if left and not self.over():
-                    self._case(case, left, held)
+                of_case = list(cells)
+                if self._left(of_case, held):
+                    self._case(case, of_case, held)
         finally:
             self.progress.end()
+
+    def _left(self, cells: Sequence[Cell], held: dict[str, Held]) -> list[Cell]:
+        """Those that are not searched to their end, or not compared with their baselines then."""
+        return [c for c in cells if not held[c.key].is_searched(self.spec.limits) or held[c.key].lacks_final]
 
     def _one_by_one(self, held: dict[str, Held]) -> Sequence[Cell]:
         """The cells that are searched one after another; all others have been searched before."""
@@ -97,17 +107,42 @@ class Campaign:
         self.beside([cell for cell in files if not held[cell.key].is_searched(self.spec.limits)], held, self._ready)
         return [cell for cell in self.spec.cells if cell.case.kind != PREDICTED]
 
-    def _case(self, case: Case, cells: list[Cell], held: dict[str, Held]) -> None:
-        try:
-            with closing(self.opener(case, self.store, self.progress, self.over)) as opened:
-                facts = self.store.opened(case.key) or self._opened(case, opened)
-                for cell in cells:
-                    if not self.over():
-                        self._cell(cell, held[cell.key], opened, carried_placements(facts))
-        except CaseError as error:
-            self._lose(case, None, Failed("case", str(error)))
-        except InterruptedOpeningError:
-            return
+    def _case(self, case: Case, cells: Sequence[Cell], held: dict[str, Held]) -> None:
+        """Search the cells of a case; where its devices went away, go on from what is stored when they are back."""
+        while not self.over():
+            try:
+                self._searched(case, cells, held)
+                return
+            except InterruptedOpeningError:
+                return
+            except CaseError as error:
+                if not (isinstance(error, AwayError) and self._waits(case, str(error))):
+                    self._lose(case, None, Failed("case", str(error)))
+                    return
+                held = {cell.key: cell for cell in self.store.held()}
+
+    def _searched(self, case: Case, cells: Sequence[Cell], held: dict[str, Held]) -> None:
+        with closing(self.opener(case, self.store, self.progress, self.over)) as opened:
+            self.seen.add(case.where)
+            self.pauses_s.clear()
+            facts = self.store.opened(case.key) or self._opened(case, opened)
+            for cell in self._left(cells, held):
+                if not self.over():
+                    self._cell(cell, held[cell.key], opened, carried_placements(facts))
+
+    def _waits(self, case: Case, why: str) -> bool:
+        """Wait a while for a case's devices, where they were open before; returns whether to try them again."""
+        if case.where not in self.seen or sum(self.pauses_s) >= 60.0 * self.spec.patience:
+            return False
+        pause_s = PAUSES_S[min(len(self.pauses_s), len(PAUSES_S) - 1)]
+        self.pauses_s.append(pause_s)
+        failed = Failed("device", f"{why}; tried again in {pause_s / 60:.0f} min")
+        self.store.keep_failure(case.key, None, None, failed)
+        self.progress.failed(case.key, failed.detail)
+        until_s = self.clock() + pause_s
+        while self.clock() < until_s and not self.over():
+            self.sleep(POLL_S)
+        return True
 
     def _ready(self, case: Case) -> tuple[OpenCase, Sequence[Placement]]:
         """A case of files, and what is carried over to its searches; what was found out of it is stored."""
@@ -156,7 +191,7 @@ class Campaign:
             if result is None:
                 return
             search.tell(placement, result)
-            trial = Trial(n, placement, result, self.clock() - begin_s)
+            trial = StoredTrial(n, placement, result, self.clock() - begin_s)
             self.store.keep(cell.key, trial, search.state())
             self.progress.trial(cell, trial, search.best_s)
             n, spent_s = n + 1, spent_s + trial.seconds
@@ -220,7 +255,7 @@ class Campaign:
             )
 
 
-def check(spec: Spec, store: Store) -> None:
+def check(spec: Spec, store: CampaignStore) -> None:
     """Raises BadInputError where the spec means something else by a case than what is stored under its name."""
     stored = store.terms()
     for case in dict.fromkeys(cell.case.key for cell in spec.cells):
@@ -245,10 +280,10 @@ def check(spec: Spec, store: Store) -> None:
             )
 
 
-def wanted(spec: Spec) -> list[Wanted]:
+def wanted(spec: Spec) -> list[WantedCell]:
     """The spec's cells, to be stored."""
     return [
-        Wanted(
+        WantedCell(
             key=cell.key, case_key=cell.case.key, kind=cell.case.kind, terms=dict(cell.case.terms),
             searcher=cell.searcher, seed=cell.seed, measurements=spec.measurements, minutes=spec.minutes,
         )

@@ -60,6 +60,7 @@ class SpecFile(Document):
     minutes: Annotated[float, msgspec.Meta(gt=0, le=1e12)] | None = None
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     stop_after: Count = 5
+    patience: Annotated[float, msgspec.Meta(ge=0, le=1e12)] = 60.0
     store: Name | None = None
     warm_start: list[Name] = msgspec.field(default_factory=list)
     predicted: list[PredictedTable] = msgspec.field(default_factory=list)
@@ -80,6 +81,7 @@ class Spec:
     minutes: float | None  # of each cell
     retries: int  # of a measurement that failed
     stop_after: int  # failures in a row end the campaign
+    patience: float  # minutes for which devices that went away are waited for
     warm_start: tuple[tuple[str, Path], ...] = ()  # other campaigns' stores, by the names that cases know them by
 
     @property
@@ -117,7 +119,7 @@ def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = Fa
     budgets = tuple(sorted(set(counts)))
     return Spec(
         path=path, store=store, cells=tuple(cells), budgets=budgets, minutes=file.minutes, retries=file.retries,
-        stop_after=file.stop_after, warm_start=warm,
+        stop_after=file.stop_after, patience=file.patience, warm_start=warm,
     )  # fmt: skip
 
 

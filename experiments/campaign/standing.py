@@ -7,14 +7,14 @@ from statistics import median
 from typing import Any
 
 from experiments.campaign.cells import Limits
-from experiments.campaign.store import Held, Store, Trial
+from experiments.campaign.store import CampaignStore, Held, StoredTrial
 from experiments.campaign.warm_start import WARM, warm_facts
 from placer.result import Measured
 
 Facts = dict[str, Any]
 
 
-def standing(store: Store) -> Facts:
+def standing(store: CampaignStore) -> Facts:
     """What `placer campaign status --json` prints. Times are seconds."""
     held, failures = store.held(), store.failures()
     opened = {key: store.opened(key) for key in dict.fromkeys(cell.case_key for cell in held)}
@@ -79,13 +79,13 @@ def best_single_s(opened: Facts | None) -> float:
     return min((step_s for _, step_s in (opened or {}).get("singles", []) if step_s is not None), default=inf)
 
 
-def best_s(trials: tuple[Trial, ...], single_s: float) -> float:
+def best_s(trials: tuple[StoredTrial, ...], single_s: float) -> float:
     """Seconds of the fastest of the trials and the single device; infinity where nothing ran."""
     ran = [trial.result.step_s for trial in trials if isinstance(trial.result, Measured)]
     return min([single_s, *ran])
 
 
-def after(store: Store, budgets: tuple[int, ...]) -> list[Facts]:
+def after(store: CampaignStore, budgets: tuple[int, ...]) -> list[Facts]:
     """For each case and searcher, the ratio to the best single device after so many measurements: the median over
     seeds, of those that went so far or ended before; None where there is none. side_by_side: where all of these had
     come to their end and were measured beside the device there; other measured ones are of races, each alone.

@@ -36,6 +36,7 @@ from experiments.campaign.rows import (
 )
 from placer.errors import BadInputError, one_line
 from placer.result import Failed, Result
+from placer.sqlite_file import SQLiteFile, code, is_other
 from search.problem.problem import Placement
 
 SQLITE = b"SQLite format 3\0"
@@ -69,7 +70,7 @@ MIGRATIONS = (
 
 
 @dataclass(frozen=True)
-class Trial:
+class StoredTrial:
     """One measurement of a cell. seconds: that asking and measuring took."""
 
     n: int
@@ -79,7 +80,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedCell:
     """A cell as the spec has it, to be stored. terms: of its case."""
 
     key: str
@@ -106,7 +107,7 @@ class Held:
     state: dict[str, Any] | None
     ended: str | None  # why nothing more is to be measured
     final: dict[str, Any] | None  # its best mapping and the best single device side by side
-    trials: tuple[Trial, ...]
+    trials: tuple[StoredTrial, ...]
     notes: tuple[str, ...] = ()  # what its searcher noted of its search
 
     @property
@@ -124,8 +125,8 @@ class Held:
         return self.kind == MEASURED and (self.final or {}).get("n") != len(self.trials)
 
 
-class Store:
-    """One file (WAL), one writer, readers at any time. Every method that writes is one transaction, and durable."""
+class CampaignStore:
+    """One file, one writer, readers at any time. Every method that writes is one transaction, and durable."""
 
     def __init__(self, path: Path, *, reads: bool = False, migrations: Sequence[str] = MIGRATIONS) -> None:
         """Opens the file, which is made where there is none. reads: only to read what is there.
@@ -136,16 +137,14 @@ class Store:
         self.path, self.migrations = path, migrations
         self._lock_fd: int | None = None
         try:
-            if path.exists() and not path.is_file():  # SQLite would wait for a pipe for ever
+            if is_other(path):
                 raise BadInputError(f"the store {path} is no file; name another.")
             if not reads:
                 self._lock()
             elif not path.is_file():
                 raise BadInputError(f"there is no store {path}; begin the campaign with placer campaign run.")
-            # Waits for nobody but a reader that is opening the file.
-            self.connection = sqlite3.connect(
-                f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}", uri=True, isolation_level=None
-            )
+            self._file = SQLiteFile(path, reads=reads)
+            self.connection = self._file.connection
             try:
                 self._prepare(reads)
             except BaseException:
@@ -164,8 +163,7 @@ class Store:
         """Check what is there, and make what is not. Raises as `__init__`."""
         self._check_ours()
         if not reads:
-            self.connection.execute("PRAGMA journal_mode=WAL")
-            self.connection.execute("PRAGMA synchronous=FULL")
+            self._file.write_ahead()
         self._migrate(reads)
 
     def __enter__(self) -> Self:
@@ -176,7 +174,7 @@ class Store:
 
     def close(self) -> None:
         """Close the file and let other campaigns in; harmless when called twice."""
-        self.connection.close()
+        self._file.close()
         self._unlock()
 
     def _lock(self) -> None:
@@ -227,20 +225,15 @@ class Store:
     def _transaction(self) -> Iterator[None]:
         """All that is executed in the block, or nothing. Raises BadInputError where it cannot be written."""
         try:
-            self.connection.execute("BEGIN IMMEDIATE")
-            yield
-            self.connection.execute("COMMIT")
+            with self._file.transaction():
+                yield
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            advice = "Make room" if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) else "Correct that"
+            advice = "Make room" if code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) else "Correct that"
             raise BadInputError(
                 f"the store {self.path} cannot be written: {error}; what was stored before is kept. {advice}, then "
                 "run the same command again."
             ) from None
-        finally:
-            if self.connection.in_transaction:
-                with suppress(sqlite3.Error):
-                    self.connection.execute("ROLLBACK")
+        self._file.settle()
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         """What a query finds. Raises BadInputError for a store that is damaged."""
@@ -268,7 +261,7 @@ class Store:
         with self._reading("cases"):
             return {key: dict(json.loads(text)) for key, text in rows}
 
-    def want(self, cells: Iterable[Wanted]) -> None:
+    def want(self, cells: Iterable[WantedCell]) -> None:
         """Take over the cells of a spec; what is stored of others stays."""
         with self._transaction():
             self.connection.execute("UPDATE cells SET wanted = 0")
@@ -307,11 +300,11 @@ class Store:
             rows = [(case_key, name, content) for name, content in contents.items()]
             self.connection.executemany("INSERT OR REPLACE INTO contents VALUES (?, ?, ?)", rows)
 
-    def keep(self, cell: str, trial: Trial, state: dict[str, Any]) -> None:
+    def keep(self, cell: str, trial: StoredTrial, state: dict[str, Any]) -> None:
         """Store a measurement, and the state from which its search goes on."""
         self.keep_all(cell, [trial], state)
 
-    def keep_all(self, cell: str, trials: Iterable[Trial], state: dict[str, Any]) -> None:
+    def keep_all(self, cell: str, trials: Iterable[StoredTrial], state: dict[str, Any]) -> None:
         """Store measurements together, and the state from which their search goes on."""
         at = time.time()
         rows = [
@@ -365,16 +358,18 @@ class Store:
         finally:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
-        trials: dict[str, list[Trial]] = {}
+        trials: dict[str, list[StoredTrial]] = {}
         with self._reading("trials"):
             for cell, n, placement, result, seconds in measured:
-                found = Trial(typed(n, Number), placement_of(placement), result_of(result), typed(seconds, Seconds))
+                found = StoredTrial(
+                    typed(n, Number), placement_of(placement), result_of(result), typed(seconds, Seconds)
+                )
                 trials.setdefault(cell, []).append(found)
         with self._reading("cells"):
             return [_held(row, tuple(trials.get(row[0], ()))) for row in rows]
 
 
-def _held(found: Sequence[Any], trials: tuple[Trial, ...]) -> Held:
+def _held(found: Sequence[Any], trials: tuple[StoredTrial, ...]) -> Held:
     """Raises ERRORS."""
     row = typed(found, HeldRow)
     final = None if row.final is None else checked(row.final, Final)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from experiments.campaign.store import SHAPE, Held, Store, is_store
+from experiments.campaign.store import SHAPE, CampaignStore, Held, is_store
 from placer.errors import BadInputError
 from placer.result import Measured
 from search.initial.carried import carried
@@ -57,7 +57,7 @@ def read_sources(paths: Sequence[tuple[str, Path]]) -> list[Source]:
 
 
 def _sources(name: str, path: Path) -> Iterator[Source]:
-    with Store(path, reads=True) as store:
+    with CampaignStore(path, reads=True) as store:
         cells, terms = store.held(), store.terms()
         for case in dict.fromkeys(held.case_key for held in cells):
             opened = store.opened(case) or {}

@@ -13,7 +13,7 @@ from experiments.cli.options import AsJson, Quiet, show_result
 
 if TYPE_CHECKING:
     from experiments.campaign.spec import Spec
-    from experiments.campaign.store import Store
+    from experiments.campaign.store import CampaignStore
 
 app = typer.Typer(
     name="campaign",
@@ -48,13 +48,13 @@ def run(
     from experiments.campaign.run import Campaign
     from experiments.campaign.spec import read_spec
     from experiments.campaign.standing import standing
-    from experiments.campaign.store import Store
+    from experiments.campaign.store import CampaignStore
     from experiments.jobs.interrupt import interruptible
     from experiments.report.campaign.terminal import progress, show_standing
     from placer.errors import PlacerError, listed, raise_last, tried
 
     read = read_spec(spec, warm_start or ())
-    with nullcontext() if ray is None else _ray(ray), Store(read.store) as store:
+    with nullcontext() if ray is None else _ray(ray), CampaignStore(read.store) as store:
         with interruptible() as pressed:
             shown = progress(quiet, several=ray is not None)
             beside = None if ray is None else SideBySide(read, store, shown, pressed).run
@@ -176,12 +176,12 @@ def _ray(address: str) -> AbstractContextManager[object]:
     return connect(address)
 
 
-def _opened(path: Path) -> Store:
+def _opened(path: Path) -> CampaignStore:
     """The store of a campaign, to read. Raises BadInputError and PlacerError where there is none."""
-    from experiments.campaign.store import Store
+    from experiments.campaign.store import CampaignStore
 
     spec = _read(path)
-    return Store(path if spec is None else spec.store, reads=True)
+    return CampaignStore(path if spec is None else spec.store, reads=True)
 
 
 def _inputs(path: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from experiments.campaign.export import export
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import Spec, read_spec
 from experiments.campaign.standing import after, standing
-from experiments.campaign.store import Store as CampaignStore
+from experiments.campaign.store import CampaignStore
 from experiments.fuzz.files import GRAPH, ROW, TOPOLOGY, write_valid
 from experiments.fuzz.judge import Draw, Input, Target
 from experiments.fuzz.mutations import garbled

@@ -36,7 +36,7 @@ class OperatorStore:
         if not path.exists():
             raise BadInputError(f"--operators {path}: there is no such file; fill one with {_command(path, spec)}.")
         try:
-            with Store(path) as store:
+            with Store(path, reads=True) as store:
                 rows = tuple(store.operators())
         except PlacerError as error:
             raise BadInputError(str(error).replace("--store", "--operators")) from None

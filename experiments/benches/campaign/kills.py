@@ -18,7 +18,7 @@ from experiments.benches.bench import Facts
 from experiments.benches.simulator_speed import layered, machine
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import Spec, read_spec
-from experiments.campaign.store import Store, Trial
+from experiments.campaign.store import CampaignStore, StoredTrial
 from placer.errors import PlacerError
 from placer.graph.graph_files import write_graph, write_topology
 
@@ -74,12 +74,12 @@ def _undisturbed(spec: Spec) -> list[float]:
         return store.seconds
 
 
-class _TimedStore(Store):
+class _TimedStore(CampaignStore):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.seconds: list[float] = []
 
-    def keep(self, cell: str, trial: Trial, state: dict[str, Any]) -> None:
+    def keep(self, cell: str, trial: StoredTrial, state: dict[str, Any]) -> None:
         begin_s = time.perf_counter()
         super().keep(cell, trial, state)
         self.seconds.append(time.perf_counter() - begin_s)
@@ -127,7 +127,7 @@ def _count(path: Path) -> int:
 
 def _rows(path: Path) -> Rows:
     """All stored measurements."""
-    with suppress(PlacerError), Store(path, reads=True) as store:
+    with suppress(PlacerError), CampaignStore(path, reads=True) as store:
         return {(held.key, t.n): (t.placement, t.result) for held in store.held() for t in held.trials}
     return {}
 

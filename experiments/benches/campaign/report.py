@@ -16,7 +16,7 @@ from experiments.benches.bench import Facts
 from experiments.benches.simulator_speed import layered, machine
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import Spec, read_spec
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from placer.graph.graph_files import write_graph, write_topology
 
 GRAPHS = {"small.json": (60, 150, 6), "large.json": (120, 300, 6)}  # ops, edges, ops side by side
@@ -31,7 +31,7 @@ def report_facts() -> Facts:
     """Of a campaign of ALL measurements, by the command; `report_usable_s` is None where there is no Chromium."""
     with TemporaryDirectory(prefix="placer-report-") as folder:
         spec = _spec(Path(folder))
-        with Store(spec.store) as store:
+        with CampaignStore(spec.store) as store:
             Campaign(spec, store).run()
             count = sum(len(held.trials) for held in store.held())
         page = Path(folder) / "report.html"

@@ -14,7 +14,7 @@ from experiments.benches.simulator_speed import layered, machine
 from experiments.campaign.ray.side_by_side import SideBySide
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import Spec, read_spec
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from placer.graph.graph_files import write_graph, write_topology
 
 OPS, EDGES, WIDTH = 60, 150, 6
@@ -66,12 +66,12 @@ def _pair(folder: Path, repeat: int) -> tuple[float, float]:
 
 
 def _one_process(spec: Spec) -> None:
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         Campaign(spec, store).run()
 
 
 def _over_ray(spec: Spec) -> None:
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         Campaign(spec, store, beside=SideBySide(spec, store).run).run()
 
 

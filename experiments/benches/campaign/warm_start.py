@@ -22,7 +22,7 @@ from experiments.campaign.open_case import Calibration
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from placer.graph.graph_files import write_graph, write_topology
 from placer.graph.op_graph import OpGraph
 from placer.result import Measured, Result
@@ -109,7 +109,7 @@ def _searched(
     )
     truth = network.graph(OFF)
     spec = read_spec(path, warm)
-    with Store(store) as opened:
+    with CampaignStore(store) as opened:
         Campaign(spec, opened, opener=lambda case, *_: Clocked(case, truth)).run()
         return {
             (held.searcher, held.seed): [

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from experiments.benches.bench import Facts
 from experiments.benches.faults.fault import Outcome
 from experiments.benches.simulator_speed import layered, machine
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from placer.graph.graph_files import write_graph, write_topology
 
 LIMIT_S = 120.0
@@ -242,7 +242,7 @@ def _campaign_limited(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def _holds_measurements(path: Path) -> bool:
     """Whether a campaign's store is whole, and has some."""
-    with Store(path) as store:
+    with CampaignStore(path) as store:
         whole = store.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
         return whole and any(held.trials for held in store.held())
 

@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import Any, Final
 
 from experiments.campaign.cells import MEASURED, Case, located
-from experiments.campaign.measured.process import LOST, CaseProcess, ProcessError
+from experiments.campaign.measured.process import FAILED, CaseProcess, ProcessError
 from experiments.campaign.measured.profiled import Profiled, plain_calibration
 from experiments.campaign.measured.session import Known
-from experiments.campaign.open_case import Calibration, CaseError, OpenCase, Told
+from experiments.campaign.open_case import AwayError, Calibration, CaseError, OpenCase, Told
 from experiments.campaign.progress import Progress
 from experiments.campaign.rows import ERRORS, from_plain
-from experiments.campaign.store import PROFILE, Store
+from experiments.campaign.store import PROFILE, CampaignStore
 from experiments.jobs.search.settings import SearchSettings
 from placer.errors import BadInputError
 from placer.result import Failed, Measured, Result
@@ -29,9 +29,9 @@ class MeasuredCase(OpenCase):
     kind = MEASURED
     clocked = True
 
-    def __init__(self, case: Case, store: Store, progress: Progress, over: Stop = never) -> None:
+    def __init__(self, case: Case, store: CampaignStore, progress: Progress, over: Stop = never) -> None:
         """Opens the devices. Raises CaseError where they, or the model, cannot be used or are not what the store
-        says, and InterruptedOpeningError where `over()`.
+        says, of these AwayError where that may pass, and InterruptedOpeningError where `over()`.
         """
         self.case, self.progress, self.over = case, progress, over
         self._process: CaseProcess | None = None
@@ -109,7 +109,7 @@ class MeasuredCase(OpenCase):
         try:
             found = process.ask(method, *arguments, limit_s=ASK_S + STEPS * self._known.anchor[1].step_s)
         except ProcessError as error:
-            found = Failed(DEVICE if error.reason == LOST else "error", str(error))
+            found = Failed("error" if error.reason == FAILED else DEVICE, str(error))
             self.close()
         except BaseException:  # it is amid a measurement, whose answer nobody will read
             process.close(at_once=True)
@@ -129,7 +129,8 @@ class MeasuredCase(OpenCase):
                     self.over,
                 )
             except ProcessError as error:
-                raise CaseError(f"cannot be opened: {error}") from None
+                kind = CaseError if error.reason == FAILED else AwayError
+                raise kind(f"cannot be opened: {error}") from None
         return self._process
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured.profiled import Profiled
-from experiments.campaign.store import PROFILE, Held, Store
+from experiments.campaign.store import PROFILE, CampaignStore, Held
 from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
 
 
-def write_best(store: Store, folder: Path) -> dict[str, str]:
+def write_best(store: CampaignStore, folder: Path) -> dict[str, str]:
     """Write them to the folder; {case: file}. Only what was measured side by side with its baselines is written.
 
     Raises PlacerError where there is nothing to write, or a file cannot be written.
@@ -38,7 +38,7 @@ def write_best(store: Store, folder: Path) -> dict[str, str]:
     return {case: str(folder / names[case]) for case in cases}
 
 
-def _best(store: Store, case: str, cells: Sequence[Held]) -> MappingFile:
+def _best(store: CampaignStore, case: str, cells: Sequence[Held]) -> MappingFile:
     """Of a case's cells the one that is the farthest ahead of what was measured beside it."""
     held = max(cells, key=lambda held: _ratio(held.final or {}))
     final, content, opened = held.final or {}, store.content(case, PROFILE), store.opened(case) or {}

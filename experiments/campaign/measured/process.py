@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from experiments.campaign.measured.session import Known, Session, opened
-from experiments.campaign.open_case import InterruptedOpeningError
+from experiments.campaign.open_case import AwayError, InterruptedOpeningError
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.settings import SearchSettings
 from placer.devices.workers.worker import end_with_parent
@@ -26,11 +26,13 @@ from search.problem.searcher import Stop, never
 POLL_S = 0.2
 END_S = 20.0  # in which it must close its devices
 SPAWN = get_context("spawn")
-PHASE, DONE, LOST, FAILED = "phase", "done", "lost", "failed"
+PHASE, DONE, LOST, AWAY, FAILED = "phase", "done", "lost", "away", "failed"
 
 
 class ProcessError(PlacerError):
-    """The process is of no use any more. reason: LOST, with a device or by itself, or FAILED."""
+    """The process is of no use any more. reason: LOST, with a device or by itself; AWAY, where a device cannot be used
+    now, which may pass; or FAILED, which will not.
+    """
 
     def __init__(self, said: str, reason: str) -> None:
         super().__init__(said)
@@ -125,7 +127,8 @@ def _found(session: Session, known: Known | None) -> tuple[dict[str, Any] | None
 def _said(error: Exception) -> tuple[str, str]:
     from placer.devices.workers.deadline import DeviceLostError
 
-    kind = LOST if isinstance(error, DeviceLostError) else FAILED
+    kinds = ((DeviceLostError, LOST), (AwayError, AWAY))
+    kind = next((kind for of, kind in kinds if isinstance(error, of)), FAILED)
     said = what_failed(error)
     return kind, one_line(said if isinstance(error, PlacerError) else f"{type(error).__name__}: {said}")
 

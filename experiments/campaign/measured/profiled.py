@@ -23,7 +23,8 @@ from surrogate.calibrate.calibration import Calibration
 class Profiled:
     """A step's ops with their costs, the groups they were joined to, and the devices with their links as measured.
 
-    made_on: tells the machine and its devices from others (placer.measure.store.topology_key).
+    made_on: tells the machine and its devices from others (placer.measure.store.topology_key). machine: the machine's
+    name for readers; "" in stores of an older Placer.
     """
 
     fine: OpGraph
@@ -32,12 +33,14 @@ class Profiled:
     topology: Topology
     headroom: float
     made_on: str
+    machine: str = ""
 
     @classmethod
-    def of(cls, prediction: Prediction, made_on: str) -> Profiled:
+    def of(cls, prediction: Prediction, made_on: str, machine: str = "") -> Profiled:
         """Of a prediction by the profiled costs alone."""
         groups = prediction.groups
-        return cls(groups.fine, groups.graph, groups.members, prediction.topology, prediction.headroom, made_on)
+        topology, headroom = prediction.topology, prediction.headroom
+        return cls(groups.fine, groups.graph, groups.members, topology, headroom, made_on, machine)
 
     @classmethod
     def decoded(cls, content: bytes) -> Profiled:

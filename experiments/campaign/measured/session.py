@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments.campaign.measured.profiled import Profiled, plain_calibration
+from experiments.campaign.open_case import AwayError
 from experiments.campaign.rows import to_plain
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job, Workbench
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import SideBySide, side_by_side
 from experiments.jobs.search.stages import TracedModel, profile_model, trace_model
+from placer.devices.host.machine import MACHINE, machine_name
 from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.measure.store import topology_key
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from placer.devices.cluster import Devices
 
 FINAL_REPEATS = 30
+ANCHOR_GONE = "the fastest single device does not run the step any more"
 
 Told = list[tuple[Placement, Result]]
 
@@ -56,7 +59,9 @@ class Session:
     """Open devices, and the step whose placements they measure."""
 
     def __init__(self, job: Job, profiled: Profiled, known: Known | None) -> None:
-        """known: None in the case's first session. Raises PlacerError where the anchor does not run."""
+        """known: None in the case's first session. Raises AwayError where the anchor does not run any more, and
+        PlacerError where no device alone ever did.
+        """
         self.job, self.profiled = job, profiled
         self.known = known or self._first(job.topology.names)
         self._anchor()
@@ -87,16 +92,20 @@ class Session:
         runner.close()
         found = runner.measure(self._fine(self.profiled.units.devices(placement)))
         if isinstance(found, Failed):
-            raise PlacerError(f"the fastest single device does not run the step any more: {found.detail}")
+            raise AwayError(f"{ANCHOR_GONE}: {found.detail}")
         runner.set_anchor_s(stored.step_s)
 
     def measure(self, devices: tuple[int, ...], calibration: dict[str, Any] | None) -> Result:
         """What a mapping of the groups comes to, its ops in the run order that the calibration predicts best.
 
-        Raises DeviceLostError where a device is lost.
+        Raises DeviceLostError where a device is lost, and AwayError where the anchor does not run any more, because
+        then the failure says nothing of the mapping.
         """
         self.job.predict_by(self.profiled.calibrated(calibration))
-        return self.job.runner.measure(self._fine(devices))
+        found = self.job.runner.measure(self._fine(devices))
+        if isinstance(found, Failed) and self.job.runner.anchor is None:
+            raise AwayError(f"{ANCHOR_GONE}: {found.detail}")
+        return found
 
     def final(
         self, best: tuple[int, ...] | None, single: tuple[int, ...] | None, calibration: dict[str, Any] | None
@@ -124,21 +133,17 @@ def opened(settings: SearchSettings, known: Known | None, progress: Progress) ->
     """A session whose devices are closed when the block ends.
 
     Raises BadInputError where model or devices are not those of `known`, and as the stages of `placer search` do, like
-    PlacerError.
+    PlacerError; AwayError where the devices cannot be opened now.
     """
     traced = trace_model(settings, progress)
     profiled = None if known is None else Profiled.decoded(known.profile)
     if profiled is not None:
         _check_model(settings.model, traced, profiled)
-    from placer.devices.opening import open_devices
-
     progress.phase("opening devices" if known else "opening devices, measuring links")
-    with open_devices(
-        settings.devices, include_local=settings.include_local, links=known is None, deadlines=True
-    ) as devices:
+    with _open(settings, links=known is None) as devices:
         if profiled is None:
             prediction = profile_model(traced, devices, settings, progress)
-            profiled = Profiled.of(prediction, topology_key(devices.topology))
+            profiled = Profiled.of(prediction, topology_key(devices.topology), machine_name())
         else:
             _check_devices(settings.devices, devices, profiled)
         begin_s = time.perf_counter()
@@ -146,6 +151,17 @@ def opened(settings: SearchSettings, known: Known | None, progress: Progress) ->
         job = Job(workbench, traced, profiled.prediction)
         with closing(job.runner):
             yield Session(job, profiled, known)
+
+
+def _open(settings: SearchSettings, *, links: bool) -> Devices:
+    from placer.devices.opening import open_devices
+
+    try:
+        return open_devices(settings.devices, include_local=settings.include_local, links=links, deadlines=True)
+    except BadInputError:
+        raise
+    except PlacerError as error:
+        raise AwayError(str(error)) from error
 
 
 def _check_model(model: str, traced: TracedModel, profiled: Profiled) -> None:
@@ -165,8 +181,18 @@ def _check_model(model: str, traced: TracedModel, profiled: Profiled) -> None:
 def _check_devices(spec: str | None, devices: Devices, profiled: Profiled) -> None:
     if topology_key(devices.topology) != profiled.made_on:
         now, then = (", ".join(topology.names) for topology in (devices.topology, profiled.topology))
-        what = "of another machine" if now == then else f"{now}, and were {then}"
-        raise BadInputError(f"the devices {spec} are {what}; run it where it was begun, or name another store")
+        if now != then:
+            raise BadInputError(f"the devices {spec} are {now}, and were {then}; give those, or name another store")
+        here, there = machine_name(), profiled.machine or "another machine"
+        if here != there:
+            raise BadInputError(
+                f"the devices {spec} are of {here}, and the case was begun on {there}; run it there, name another "
+                f"store, or set {MACHINE} to the name of then if only a container's name has changed"
+            )
+        raise BadInputError(
+            f"the devices {spec} are of the machine where the case was begun, but their hardware, TensorFlow, its "
+            "settings or Placer have changed; run it as it was begun, or name another store"
+        )
 
 
 def _final_facts(found: SideBySide, single: Mapping | None) -> dict[str, Any]:

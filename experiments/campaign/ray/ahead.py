@@ -10,7 +10,7 @@ from typing import Any
 from experiments.campaign.cell_search import CellSearch
 from experiments.campaign.cells import Cell, Limits
 from experiments.campaign.open_case import OpenCase
-from experiments.campaign.store import Trial
+from experiments.campaign.store import StoredTrial
 from search.problem.problem import Placement
 
 Clock = Callable[[], float]
@@ -22,7 +22,7 @@ BATCH_S = 0.1  # of search in a batch: a message through Ray costs about a milli
 class Point:
     """Where a search stands between two measurements: those it took, and its state (None: none yet)."""
 
-    trials: tuple[Trial, ...]
+    trials: tuple[StoredTrial, ...]
     state: dict[str, Any] | None
 
     def after(self, batch: Batch) -> Point:
@@ -42,7 +42,7 @@ class Begun:
 class Batch:
     """What was measured since the batch before, and the state after it. best_s: after each trial."""
 
-    trials: tuple[Trial, ...]
+    trials: tuple[StoredTrial, ...]
     best_s: tuple[float, ...]
     state: dict[str, Any] | None
     ended: str | None = None  # why nothing more is to be asked
@@ -67,7 +67,7 @@ def search_ahead(
     asked = [(trial.placement, trial.result) for trial in point.trials]
     search = CellSearch(cell, case, point.state, asked, carried=carried)
     yield Begun(search.best_s, case.best_single_s)
-    trials: list[Trial] = []
+    trials: list[StoredTrial] = []
     best_s: list[float] = []
     state, begin_s = point.state, clock()
     for trial in _trials(search, point, limits, clock):
@@ -81,7 +81,7 @@ def search_ahead(
         yield Batch(tuple(trials), tuple(best_s), state, search.ended)
 
 
-def _trials(search: CellSearch, point: Point, limits: Limits, clock: Clock) -> Iterator[Trial]:
+def _trials(search: CellSearch, point: Point, limits: Limits, clock: Clock) -> Iterator[StoredTrial]:
     """One measurement after another; each is yielded between its result and the next question."""
     n, spent_s = len(point.trials), sum(trial.seconds for trial in point.trials)
     while limits.allow(n, spent_s):
@@ -91,6 +91,6 @@ def _trials(search: CellSearch, point: Point, limits: Limits, clock: Clock) -> I
             return
         result = search.case.evaluate(placement, search.calibration)
         search.tell(placement, result)
-        trial = Trial(n, placement, result, clock() - begin_s)
+        trial = StoredTrial(n, placement, result, clock() - begin_s)
         yield trial
         n, spent_s = n + 1, spent_s + trial.seconds

@@ -17,7 +17,7 @@ from experiments.campaign.open_case import Ready
 from experiments.campaign.progress import Progress
 from experiments.campaign.ray.ahead import BATCH_S, Batch, Begun, Clock, Point, search_ahead
 from experiments.campaign.spec import Spec
-from experiments.campaign.store import Held, Store
+from experiments.campaign.store import CampaignStore, Held
 from placer.errors import PlacerError, one_line, what_failed
 from placer.result import Failed
 from search.problem.problem import Placement
@@ -46,7 +46,7 @@ class SideBySide:
     """Searches cells over the Ray to which this process is connected: one on each CPU of the cluster."""
 
     spec: Spec
-    store: Store
+    store: CampaignStore
     progress: Progress = field(default_factory=Progress)
     over: Stop = never
     clock: Clock = time.perf_counter

@@ -10,7 +10,7 @@ from typing import Any
 from experiments.campaign.cells import MEASURED, Case
 from experiments.campaign.measured.profiled import Profiled
 from experiments.campaign.predicted import PredictedCase
-from experiments.campaign.store import PROFILE, Held, Store
+from experiments.campaign.store import PROFILE, CampaignStore, Held
 from experiments.jobs.plan import timeline_of
 from placer.errors import PlacerError
 from placer.graph.coarsen import Groups
@@ -55,7 +55,7 @@ class Best:
         return timeline_of(problem.mapping(placement), problem.objective, problem.schedule)
 
 
-def best_of(key: str, cells: Sequence[Held], cases: Mapping[str, Case], store: Store) -> Best:
+def best_of(key: str, cells: Sequence[Held], cases: Mapping[str, Case], store: CampaignStore) -> Best:
     """The best mapping of a case. cells: of the case. cases: of the spec, by key. Raises GoneError."""
     singles = (store.opened(key) or {}).get("singles", [])
     alone = min(((step_s, name) for name, step_s in singles if step_s is not None), default=None)
@@ -87,7 +87,7 @@ def _all_on(problem: Problem, name: str) -> Placement:
     return (problem.topology.names.index(name),) * len(problem.units)
 
 
-def searched(key: str, kind: str, cases: Mapping[str, Case], store: Store) -> tuple[Problem, Groups | None]:
+def searched(key: str, kind: str, cases: Mapping[str, Case], store: CampaignStore) -> tuple[Problem, Groups | None]:
     """What is searched in a case, and the groups that it places: of a measured one as it was profiled and corrected by
     the single devices alone, both before it was measured; of another as its files have it, without groups.
 

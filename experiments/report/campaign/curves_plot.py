@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import inf
 
 from experiments.campaign.standing import best_single_s, standing
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from experiments.report.campaign.curves import Course, curves_of
 from experiments.report.plots.regret import RegretCurve, RegretPanel, regret_picture
 from placer.errors import PlacerError
 from search.page.record import Curve
 
 
-def picture(store: Store, format: str) -> bytes:
+def picture(store: CampaignStore, format: str) -> bytes:
     """The picture in this format, such as "png". Raises PlacerError where there is nothing to draw."""
     panels = regret_panels(store)
     if not panels:
@@ -20,7 +20,7 @@ def picture(store: Store, format: str) -> bytes:
     return regret_picture(panels, format)
 
 
-def regret_panels(store: Store) -> list[RegretPanel]:
+def regret_panels(store: CampaignStore) -> list[RegretPanel]:
     """One for each case in which something ran, with each searcher's median and range over its seeds."""
     states = {row["cell"]: row["state"] for row in standing(store)["cells"]}
     courses: dict[str, list[Course]] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.campaign.export import export as write_table
 from experiments.campaign.spec import Spec
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from experiments.report.campaign.optuna_study import optuna, write_studies
 from experiments.report.campaign.report import MARKDOWN, report_content
 from experiments.report.campaign.scalars import check_tensorboard, write_scalars
@@ -57,7 +57,7 @@ def _check_extra(format: str) -> None:
         check_tensorboard()
 
 
-def export(store: Store, spec: Spec | None, out: str, format: str) -> dict[str, Any]:
+def export(store: CampaignStore, spec: Spec | None, out: str, format: str) -> dict[str, Any]:
     """Write it; returns what was written. Raises BadInputError and PlacerError where that cannot be."""
     facts: dict[str, Any] = {"out": out, "format": format}
     if format == OPTUNA:

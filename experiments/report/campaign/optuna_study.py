@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from experiments.campaign.standing import Facts, standing
-from experiments.campaign.store import Held, Store, Trial
+from experiments.campaign.store import CampaignStore, Held, StoredTrial
 from placer.errors import BadInputError, PlacerError, short
 from placer.files import write_whole
 from placer.result import Measured
@@ -29,7 +29,7 @@ def optuna() -> Any:
     return optuna
 
 
-def write_studies(store: Store, out: str) -> int:
+def write_studies(store: CampaignStore, out: str) -> int:
     """Write the studies into a new file, or into a storage that is named as `sqlite:///...`; returns how many trials.
 
     Raises BadInputError where the storage has such a study already, and PlacerError where it cannot be written.
@@ -43,7 +43,7 @@ def write_studies(store: Store, out: str) -> int:
     return count
 
 
-def _fill(store: Store, url: str) -> int:
+def _fill(store: CampaignStore, url: str) -> int:
     module = optuna()
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -73,7 +73,7 @@ def _opened(module: Any, url: str) -> Iterator[Any]:
         storage.engine.dispose()
 
 
-def _study_name(store: Store, case: str) -> str:
+def _study_name(store: CampaignStore, case: str) -> str:
     return f"{store.path.stem}: {case}"
 
 
@@ -99,7 +99,7 @@ def _study(module: Any, storage: Any, name: str, facts: Facts, cells: Sequence[H
     return len(trials)
 
 
-def _trial(module: Any, spaces: dict[str, Any], held: Held, trial: Trial) -> Any:
+def _trial(module: Any, spaces: dict[str, Any], held: Held, trial: StoredTrial) -> Any:
     """A measurement; one that failed has no value."""
     result = trial.result
     known = {"n": trial.n, "seconds": trial.seconds, "placement": " ".join(map(str, trial.placement))}

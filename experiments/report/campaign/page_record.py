@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.campaign.cells import PREDICTED, Case
 from experiments.campaign.standing import best_single_s, standing
-from experiments.campaign.store import Held, Store
+from experiments.campaign.store import CampaignStore, Held
 from experiments.report.campaign.best import Best, GoneError, best_of
 from experiments.report.campaign.curves import Course, curves_of
 from experiments.report.campaign.terminal import is_raced, note_lines, standing_lines, untouched_lines
@@ -30,7 +30,7 @@ DRAWN = 40  # cases whose best mapping is drawn
 DONE = "done"
 
 
-def campaign_record(store: Store, cases: Mapping[str, Case]) -> CampaignRecord:
+def campaign_record(store: CampaignStore, cases: Mapping[str, Case]) -> CampaignRecord:
     """The record of a campaign as it is now. cases: of its spec, by key; empty where only the store is known."""
     facts, held = standing(store), store.held()
     keys = list(dict.fromkeys(cell.case_key for cell in held))
@@ -134,7 +134,13 @@ def _baselines(rows: list[Facts]) -> Iterator[Baseline]:
 
 
 def _drawn(
-    record: RunRecord, key: str, cells: Sequence[Held], cases: Mapping[str, Case], store: Store, i: int, count: int
+    record: RunRecord,
+    key: str,
+    cells: Sequence[Held],
+    cases: Mapping[str, Case],
+    store: CampaignStore,
+    i: int,
+    count: int,
 ) -> RunRecord:
     """The record with the figures of its best mapping, or with the reason why there are none."""
     try:
@@ -187,7 +193,7 @@ def _rows(best: Best, cells: Sequence[Held], most: int) -> Iterator[MeasuredRow]
         )  # fmt: skip
 
 
-def _failures(store: Store, held: Sequence[Held]) -> Iterator[Failure]:
+def _failures(store: CampaignStore, held: Sequence[Held]) -> Iterator[Failure]:
     """Those that were kept as they came, and mappings that are predicted not to run."""
     kept = store.failures()
     for failure in kept:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.campaign.spec import Spec
 from experiments.campaign.standing import after, standing
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from experiments.report.campaign.markdown import report_markdown
 from experiments.report.plots.picture import FORMATS
 from placer.errors import BadInputError, short
@@ -28,7 +28,7 @@ def check_report(out: Path | None, format: str | None) -> str:
     return ENDINGS[out.suffix.lower()]
 
 
-def report_content(store: Store, spec: Spec | None, format: str) -> bytes:
+def report_content(store: CampaignStore, spec: Spec | None, format: str) -> bytes:
     """The report. spec: names the files of which figures are made, where it is known."""
     if format == MARKDOWN:
         return report_markdown(standing(store), after(store, budgets(store, spec))).encode()
@@ -43,7 +43,7 @@ def report_content(store: Store, spec: Spec | None, format: str) -> bytes:
     return campaign_html(campaign_record(store, cases)).encode()
 
 
-def budgets(store: Store, spec: Spec | None) -> tuple[int, ...]:
+def budgets(store: CampaignStore, spec: Spec | None) -> tuple[int, ...]:
     """After how many measurements to look: as the spec says, or at the end."""
     if spec is not None:
         return spec.budgets

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.campaign.standing import best_single_s
-from experiments.campaign.store import Held, Store
+from experiments.campaign.store import CampaignStore, Held
 from placer.errors import BadInputError, PlacerError
 from placer.event_files import PREFIX, header, records, scalars
 from placer.files import write_whole
@@ -27,7 +27,7 @@ def check_tensorboard() -> None:
         ) from error
 
 
-def write_scalars(store: Store, folder: Path, report: str) -> int:
+def write_scalars(store: CampaignStore, folder: Path, report: str) -> int:
     """One run for each search, CASE/SEARCHER-SEED, and one with the report; returns how many measurements.
 
     What an earlier export wrote is replaced. Raises PlacerError where it cannot be written.

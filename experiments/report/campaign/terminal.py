@@ -9,7 +9,7 @@ from rich.table import Table
 
 from experiments.campaign.cells import Cell
 from experiments.campaign.progress import Progress
-from experiments.campaign.store import Trial
+from experiments.campaign.store import StoredTrial
 from experiments.report.campaign.warm_starts import warm_lines
 from experiments.report.console import literal_console
 from experiments.report.progress import rich_progress
@@ -51,7 +51,7 @@ class CampaignBar(Progress):
         self._say(f"{cell.key}{begun} ({self.done} of {self.total})")
         self.bar.update(self.task, description=self._described(cell))
 
-    def trial(self, cell: Cell, trial: Trial, best_s: float) -> None:
+    def trial(self, cell: Cell, trial: StoredTrial, best_s: float) -> None:
         """Advance, and print a line for an improvement."""
         self.done += 1
         before_s, single_s = self.best_s[cell.key]

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.campaign.cells import Case
-from experiments.campaign.store import Held, Store
+from experiments.campaign.store import CampaignStore, Held
 from experiments.report.campaign.best import GoneError, best_of
 from experiments.report.campaign.scalars import file_names
 from placer.errors import PlacerError
 from placer.files import write_whole
 
 
-def write_traces(store: Store, cases: Mapping[str, Case], folder: Path) -> tuple[int, dict[str, str]]:
+def write_traces(store: CampaignStore, cases: Mapping[str, Case], folder: Path) -> tuple[int, dict[str, str]]:
     """CASE.json in the folder; returns how many, and why of the other cases there is none. cases: of the spec, by key.
 
     Raises PlacerError where they cannot be written.

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from placer.graph.graph_files import write_graph, write_topology
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
@@ -46,7 +46,7 @@ def folder(tmp_path):
 def done(folder):
     """The folder of a campaign that has ended."""
     spec = read_spec(folder / "campaign.toml")
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         Campaign(spec, store).run()
     return folder
 

@@ -14,7 +14,7 @@ from experiments.campaign.export import export
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, standing
-from experiments.campaign.store import Store, Trial
+from experiments.campaign.store import CampaignStore, StoredTrial
 from experiments.report.campaign.export import check_export
 from experiments.report.campaign.markdown import report_markdown
 from experiments.report.campaign.terminal import CampaignBar, show_standing
@@ -37,7 +37,7 @@ def placer(*arguments, **more):
 
 
 def read(folder):
-    return Store(folder / "campaign.sqlite", reads=True)
+    return CampaignStore(folder / "campaign.sqlite", reads=True)
 
 
 def test_from_run_to_report(folder):
@@ -118,7 +118,7 @@ def test_a_ray_address_that_is_none_is_refused_before_anything_is_stored(folder)
 
 
 def test_a_store_in_which_nothing_was_begun_is_not_complete(folder):
-    Store(folder / "campaign.sqlite").close()
+    CampaignStore(folder / "campaign.sqlite").close()
     facts = json.loads(placer("status", folder / "campaign.sqlite", "--json").stdout)
     assert (facts["cells"], facts["complete"]) == ([], False)
 
@@ -135,7 +135,7 @@ def test_lines_name_their_cells_where_several_are_under_way(folder, capsys):
     for cell in cells[:2]:
         bar.cell(cell, 0, 2.0, 2.0)
     for n, best_s in enumerate((1.0, 1.5)):
-        bar.trial(cells[n], Trial(n, (0,), Measured(best_s), 0.1), best_s)
+        bar.trial(cells[n], StoredTrial(n, (0,), Measured(best_s), 0.1), best_s)
     bar.end()
     said = [line.rstrip() for line in capsys.readouterr().err.splitlines() if "best" in line]
     assert said == [
@@ -241,11 +241,11 @@ def test_exports_need_no_tensorflow(done):
 
 def test_a_resumed_run_says_where_it_goes_on(folder, edited, capsys):
     spec = read_spec(folder / "campaign.toml")
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         Campaign(spec, store, CampaignBar()).run()
     spec = read_spec(edited("[2, 5]", "6"))
     capsys.readouterr()
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         Campaign(spec, store, CampaignBar()).run()
     said = capsys.readouterr().err
     assert "20 of 24 measurements are in the store; going on" in said

@@ -9,7 +9,7 @@ from experiments.campaign.cells import PREDICTED
 from experiments.campaign.run import Campaign, wanted
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
-from experiments.campaign.store import Store, Trial
+from experiments.campaign.store import CampaignStore, StoredTrial
 from experiments.report.campaign.export import check_export, export
 from experiments.report.campaign.scalars import file_names
 from placer.errors import BadInputError, PlacerError
@@ -22,10 +22,10 @@ CASE = "towers.json on two.json"
 def spec(folder):
     """A campaign that has ended, and a failed measurement of a cell that is no longer in its spec."""
     found = read_spec(folder / "campaign.toml")
-    with Store(found.store) as store:
+    with CampaignStore(found.store) as store:
         first = found.cells[0].key
         store.want(wanted(found))
-        store.keep(first, Trial(0, (0,) * 8, Failed("link", "missing"), 0.5), None)
+        store.keep(first, StoredTrial(0, (0,) * 8, Failed("link", "missing"), 0.5), None)
         store.connection.execute("UPDATE cells SET state = NULL")
         store.connection.execute("UPDATE cells SET ended = 'for the test' WHERE key = ?", (first,))
         Campaign(found, store).run()
@@ -37,14 +37,14 @@ def write(spec):
     """Exports it; returns what was written."""
 
     def export_to(out, format=None, known=spec):
-        with Store(spec.store, reads=True) as store:
+        with CampaignStore(spec.store, reads=True) as store:
             return export(store, known, str(out), check_export(str(out), format))
 
     return export_to
 
 
 def trials(spec):
-    with Store(spec.store, reads=True) as store:
+    with CampaignStore(spec.store, reads=True) as store:
         return [(held, trial) for held in store.held() for trial in held.trials]
 
 
@@ -64,7 +64,7 @@ def test_an_optuna_study_has_every_measurement(spec, write, folder, as_url):
     ]
     failed = [t for t in study.trials if t.state == optuna.trial.TrialState.FAIL]
     assert [(t.user_attrs["failed"], t.user_attrs["detail"]) for t in failed] == [("link", "missing")]
-    with Store(spec.store, reads=True) as store:
+    with CampaignStore(spec.store, reads=True) as store:
         facts = standing(store)["cells"][0]
     assert study.user_attrs["best_single_s"] == facts["best_single_s"]
     assert (study.user_attrs["bound_s"], study.user_attrs["judged"]) == (facts["bound_s"], PREDICTED)
@@ -108,7 +108,7 @@ def test_tensorboard_reads_scalars_and_the_report(spec, write, folder):
     assert [event.value for event in steps] == pytest.approx([trial.result.step_s for _, trial in expected])
     best = [event.value for event in found.Scalars("best_so_far_s")]
     assert best == sorted(best, reverse=True)
-    with Store(spec.store, reads=True) as store:
+    with CampaignStore(spec.store, reads=True) as store:
         times = store.times()
     assert [event.wall_time for event in steps] == [times[held.key, trial.n] for held, trial in expected]
     report = EventAccumulator(str(out / "report")).Reload()

@@ -16,7 +16,7 @@ from experiments.campaign.measured import case as measured_case
 from experiments.campaign.measured.case import MeasuredCase
 from experiments.campaign.progress import Progress
 from experiments.campaign.spec import read_spec
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from experiments.report.campaign.page_record import campaign_record
 from placer.errors import PlacerError
 from placer.result import Measured
@@ -83,7 +83,7 @@ def begun(folder):
 
 def stored(folder):
     """What is stored of each cell."""
-    with Store(folder / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(folder / "campaign.sqlite", reads=True) as store:
         return store.held()
 
 
@@ -154,7 +154,7 @@ def test_the_questions_are_those_of_a_search_that_was_not_killed(folder, monkeyp
     """Its own results are told to a fresh one."""
     monkeypatch.setattr(measured_case, "CaseProcess", lambda *_: None)
     path = folder[0]
-    with Store(path / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(path / "campaign.sqlite", reads=True) as store:
         for cell, held in zip(read_spec(path / "campaign.toml").cells, store.held(), strict=True):
             search = CellSearch(cell, MeasuredCase(cell.case, store, Progress()))
             for trial in held.trials:
@@ -166,7 +166,7 @@ def test_the_questions_are_those_of_a_search_that_was_not_killed(folder, monkeyp
 @pytest.mark.nightly
 def test_the_worker_that_died_is_a_failure_of_no_placement(folder):
     path, _, facts = folder
-    with Store(path / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(path / "campaign.sqlite", reads=True) as store:
         assert {failure["reason"] for failure in store.failures()} == {"device"}
     assert facts["failures"] >= 1
     assert not [trial for _, trial in trials(stored(path)) if hasattr(trial.result, "reason")]
@@ -199,7 +199,7 @@ def test_the_best_mapping_can_be_placed(folder):
 
 
 def test_the_page_has_the_figures_of_what_was_measured(folder):
-    with Store(folder[0] / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(folder[0] / "campaign.sqlite", reads=True) as store:
         (case,) = campaign_record(store, {}).cases
         ran = sum(isinstance(trial.result, Measured) for held in store.held() for trial in held.trials)
     assert case.missing == () and len(case.rows) == ran > 0
@@ -216,6 +216,6 @@ def test_another_model_under_the_same_name_is_refused(folder):
     spec.write_text(SPEC)
     model.write_text(MODEL)
     assert done.returncode == 1
-    with Store(path / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(path / "campaign.sqlite", reads=True) as store:
         said = store.failures()[-1]["detail"]
     assert said.startswith("cannot be opened: ") and "name another store" in said

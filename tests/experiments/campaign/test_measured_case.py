@@ -1,5 +1,6 @@
 """Measured cases without devices: a stand-in for the process that measures, told when to lose it."""
 
+import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -8,15 +9,15 @@ import pytest
 from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured import case as measured_case
 from experiments.campaign.measured.mappings import write_best
-from experiments.campaign.measured.process import FAILED, LOST, ProcessError
+from experiments.campaign.measured.process import AWAY, FAILED, LOST, ProcessError, _said
 from experiments.campaign.measured.profiled import Profiled, plain_calibration
-from experiments.campaign.measured.session import _check_model
-from experiments.campaign.open_case import InterruptedOpeningError
+from experiments.campaign.measured.session import _check_devices, _check_model
+from experiments.campaign.open_case import AwayError, InterruptedOpeningError
 from experiments.campaign.rows import to_plain
-from experiments.campaign.run import Campaign
+from experiments.campaign.run import PAUSES_S, Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
-from experiments.campaign.store import PROFILE, Store, Trial, Wanted
+from experiments.campaign.store import PROFILE, CampaignStore, StoredTrial, WantedCell
 from experiments.report.campaign.page_record import campaign_record
 from experiments.report.campaign.terminal import untouched_lines
 from placer.errors import BadInputError, PlacerError
@@ -115,7 +116,7 @@ def folder(tmp_path):
 def run(folder, **fields):
     """Run the folder's campaign; (all that must not depend on when it was measured, the campaign)."""
     spec = read_spec(folder / "campaign.toml")
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         campaign = Campaign(spec, store, **fields)
         campaign.run()
         finals = [held.final for held in store.held()]
@@ -123,7 +124,7 @@ def run(folder, **fields):
 
 
 def read(folder):
-    return Store(folder / "campaign.sqlite", reads=True)
+    return CampaignStore(folder / "campaign.sqlite", reads=True)
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def straight(folder):
 )
 def test_a_campaign_that_dies_while_storing_goes_on_as_if_it_had_not(folder, straight, monkeypatch, method, at, after):
     with monkeypatch.context() as patch:
-        patch.setattr(Store, method, dying(method, at, after))
+        patch.setattr(CampaignStore, method, dying(method, at, after))
         with pytest.raises(Died):
             run(folder)
     assert run(folder)[0] == straight
@@ -216,6 +217,76 @@ def test_a_case_whose_devices_do_not_come_back_is_left_and_the_next_one_measured
     assert facts["complete"]
 
 
+def patient(folder, **fields):
+    """As `run`, and for how long it waited; nobody sleeps."""
+    now = [0.0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    return (*run(folder, clock=lambda: now[0], sleep=sleep, **fields), now[0])
+
+
+AN_OUTAGE = ProcessError("no worker answers at host:1", AWAY)
+
+
+def test_devices_that_went_away_are_waited_for_and_the_searches_go_on_as_if_they_had_not(folder, straight):
+    Process.losing[:] = [None, ProcessError("worker:1 was lost", LOST)]
+    Process.opening[:] = [None, AN_OUTAGE, AN_OUTAGE]
+    found, campaign, waited_s = patient(folder)
+    assert found == straight and campaign.lost == []
+    assert waited_s == sum(PAUSES_S[:2])
+    with read(folder) as store:
+        said = [failure["detail"] for failure in store.failures()]
+    assert said[1:] == [f"cannot be opened: {AN_OUTAGE}; tried again in {minutes} min" for minutes in (1, 2)]
+
+
+def test_a_second_outage_is_waited_for_as_long_as_the_first(folder, straight):
+    Process.losing[:] = [None, ProcessError("lost", LOST), None, None, ProcessError("lost", LOST)]
+    Process.opening[:] = [None, AN_OUTAGE, None, AN_OUTAGE]
+    found, _, waited_s = patient(folder)
+    assert found == straight and waited_s == 2 * PAUSES_S[0]
+
+
+@pytest.mark.parametrize(("patience", "waits"), [(0, 0), (3, 2), (4, 3)])
+def test_what_does_not_come_back_in_time_is_left_out(folder, patience, waits):
+    (folder / "campaign.toml").write_text(f"patience = {patience}\n" + SPEC)
+    Process.losing[:] = [None, ProcessError("worker:1 was lost", LOST)]
+    Process.opening[:] = [None, *[AN_OUTAGE] * 9]
+    _, campaign, waited_s = patient(folder)
+    assert campaign.lost == [CASE] and waited_s == sum(PAUSES_S[:waits])
+
+
+def test_devices_that_were_never_there_are_not_waited_for(folder):
+    Process.opening[:] = [AN_OUTAGE]
+    _, campaign, waited_s = patient(folder)
+    assert campaign.lost == [CASE] and waited_s == 0.0
+
+
+def test_another_case_on_devices_that_went_away_waits_for_them_too(folder):
+    (folder / "campaign.toml").write_text(SPEC.replace('["towers"]', '["towers", "moe"]'))
+    Process.opening[:] = [None, AN_OUTAGE]
+    _, campaign, waited_s = patient(folder)
+    assert campaign.lost == [] and waited_s == PAUSES_S[0]
+
+
+def test_ctrl_c_ends_a_pause(folder, straight):
+    Process.losing[:] = [None, ProcessError("worker:1 was lost", LOST)]
+    Process.opening[:] = [None, AN_OUTAGE]
+    slept = []
+    _, campaign = run(folder, clock=lambda: 0.0, sleep=slept.append, over=lambda: bool(slept))
+    assert len(slept) == 1 and campaign.lost == []
+    assert run(folder)[0] == straight
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(AwayError("no worker answers"), AWAY), (PlacerError("no device runs it"), FAILED), (ValueError("oh"), FAILED)],
+)
+def test_only_what_may_pass_is_away(error, kind):
+    assert _said(error)[0] == kind
+
+
 def test_a_model_that_has_changed_is_left_out_with_the_reason(folder):
     run(folder)
     (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
@@ -239,6 +310,28 @@ def test_a_model_whose_ops_compute_something_else_is_another():
     with pytest.raises(BadInputError, match="other attributes, constants or functions") as refused:
         _checked("ab", "cd")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("topology", "machine", "says"),
+    [
+        (Topology(TOPOLOGY.devices[:1], ()), "here", "are worker:0, and were worker:0, worker:1"),
+        (TOPOLOGY, "there", "begun on there; .* set PLACER_MACHINE to the name of then"),
+        (TOPOLOGY, "", "begun on another machine"),
+        (TOPOLOGY, "here", "their hardware, TensorFlow, its settings or Placer have changed"),
+    ],
+)
+def test_other_devices_than_a_case_was_begun_on_are_refused_with_what_differs(monkeypatch, topology, machine, says):
+    monkeypatch.setattr("experiments.campaign.measured.session.machine_name", lambda: "here")
+    begun = replace(profiled(), made_on="a key", machine=machine)
+    with pytest.raises(BadInputError, match=says) as refused:
+        _check_devices("workers:2", SimpleNamespace(topology=topology), begun)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_profile_of_an_older_placer_names_no_machine():
+    content = zlib.decompress(profiled().encoded()).replace(b',"machine":""', b"")
+    assert b"machine" not in content and Profiled.decoded(zlib.compress(content)).machine == ""
 
 
 def test_ctrl_c_while_a_case_is_opened_stores_nothing(folder, straight):
@@ -291,10 +384,10 @@ def _calibrated_cell(store, n):
     devices = (0, 0, 0, 0, 1, 1, 1, 0)
     singles = [["worker:0", 6.0], ["worker:1", 7.0]]
     slower = [{"device_factor": [1.0, factor]} for factor in (3.0, 0.2)]
-    store.want([Wanted("m: a, seed 0", "m", MEASURED, {}, "a", 0, n, None)])
+    store.want([WantedCell("m: a, seed 0", "m", MEASURED, {}, "a", 0, n, None)])
     store.keep_opened("m", {"singles": singles, "calibration": slower[0]}, {PROFILE: profiled().encoded()})
     for i in range(n):
-        store.keep("m: a, seed 0", Trial(i, devices, Measured(5.0), 1.0), {"calibration": slower[1]})
+        store.keep("m: a, seed 0", StoredTrial(i, devices, Measured(5.0), 1.0), {"calibration": slower[1]})
     final = {"n": n, "best_s": 5.0, "spread_s": 0.1, "repeats": 9, "best_single_s": 6.0, "untouched_s": None}
     store.keep_final("m: a, seed 0", {**final, "devices": list(devices)})
     return devices, slower[n]
@@ -302,7 +395,7 @@ def _calibrated_cell(store, n):
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_the_best_mapping_is_written_with_the_run_order_that_was_measured(tmp_path, n):
-    with Store(tmp_path / "m.sqlite") as store:
+    with CampaignStore(tmp_path / "m.sqlite") as store:
         devices, calibration = _calibrated_cell(store, n)
         (path,) = write_best(store, tmp_path / "best").values()
     measured = profiled().calibrated(calibration).order_of(devices)
@@ -333,7 +426,7 @@ def test_an_untouched_step_that_beats_every_mapping_is_said(untouched_s, beside,
 
 def test_a_campaign_that_measured_nothing_has_no_best_mapping(folder):
     spec = read_spec(folder / "campaign.toml")
-    with Store(spec.store) as store, pytest.raises(PlacerError, match="no measured cell"):
+    with CampaignStore(spec.store) as store, pytest.raises(PlacerError, match="no measured cell"):
         write_best(store, folder)
 
 

@@ -10,7 +10,7 @@ from experiments.campaign.measured.profiled import Profiled
 from experiments.campaign.run import Campaign, wanted
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, best_single_s, standing
-from experiments.campaign.store import PROFILE, Held, Store, Trial, Wanted
+from experiments.campaign.store import PROFILE, CampaignStore, Held, StoredTrial, WantedCell
 from experiments.report.campaign.curves import Course, curves_of
 from experiments.report.campaign.markdown import report_markdown
 from experiments.report.campaign.page_record import campaign_record
@@ -29,14 +29,14 @@ def record(done):
 
     def make():
         spec = read_spec(done / "campaign.toml", lenient=True)
-        with Store(spec.store, reads=True) as store:
+        with CampaignStore(spec.store, reads=True) as store:
             return campaign_record(store, {cell.case.key: cell.case for cell in spec.cells})
 
     return make
 
 
 def held(searcher, seed, results, seconds=1.0, wanted=4):
-    trials = tuple(Trial(n, (0,), result, seconds) for n, result in enumerate(results))
+    trials = tuple(StoredTrial(n, (0,), result, seconds) for n, result in enumerate(results))
     return Held(f"{searcher} {seed}", "case", "measured", searcher, seed, wanted, None, None, None, None, trials)
 
 
@@ -59,7 +59,7 @@ def test_curves_are_the_median_and_range_of_the_best_so_far():
 
 
 def test_curves_agree_with_what_the_tables_say(done):
-    with Store(done / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(done / "campaign.sqlite", reads=True) as store:
         single_s = best_single_s(store.opened("towers.json on two.json"))
         curves = curves_of([Course.of(cell, single_s, True) for cell in store.held()])
         for row in after(store, (2, 5)):
@@ -84,7 +84,7 @@ def test_a_search_in_which_nothing_ran_has_no_curve():
 def test_the_record_has_the_figures_of_the_best_mapping(record, done):
     found = record()
     (case,) = found.cases
-    with Store(done / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(done / "campaign.sqlite", reads=True) as store:
         facts = standing(store)
     best_s = min(row["best_s"] for row in facts["cells"])
     before, best = case.panels
@@ -111,7 +111,7 @@ def test_a_file_that_is_gone_or_changed_is_said_in_the_page(record, done, spoil,
 
 
 def test_a_store_alone_makes_a_page_without_the_best_mapping(done):
-    with Store(done / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(done / "campaign.sqlite", reads=True) as store:
         (case,) = campaign_record(store, {}).cases
         page = report_content(store, None, "html").decode()
     assert "spec" in case.missing[0] and case.nodes == ()
@@ -127,7 +127,7 @@ def test_what_searchers_noted_is_in_every_report(folder, monkeypatch):
     propose = Random._propose
     monkeypatch.setattr(Random, "_propose", noting)
     spec = read_spec(folder / "campaign.toml")
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         Campaign(spec, store).run()
         facts = standing(store)
         (case,) = campaign_record(store, {}).cases
@@ -139,10 +139,10 @@ def test_what_searchers_noted_is_in_every_report(folder, monkeypatch):
 
 def test_failures_are_told_with_their_cell(folder):
     spec = read_spec(folder / "campaign.toml")
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         store.want(wanted(spec))
         store.keep_failure(spec.cells[0].case.key, spec.cells[0].key, 3, Failed("memory", "no room"))
-        store.keep(spec.cells[1].key, Trial(0, (0, 0), Failed("link", "missing"), 0.1), {})
+        store.keep(spec.cells[1].key, StoredTrial(0, (0, 0), Failed("link", "missing"), 0.1), {})
         found = campaign_record(store, {})
     assert [(failure.reason, failure.detail) for failure in found.failures] == [
         ("memory", "no room"),
@@ -152,7 +152,7 @@ def test_failures_are_told_with_their_cell(folder):
 
 
 def test_a_picture_has_a_line_for_each_searcher(done):
-    with Store(done / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(done / "campaign.sqlite", reads=True) as store:
         svg = report_content(store, None, "svg")
         png = report_content(store, None, "png")
     assert png.startswith(b"\x89PNG")
@@ -190,16 +190,16 @@ def measured(tmp_path):
     topology = Topology((Device("worker:0", "cpu"), Device("worker:1", "cpu")), (Link("*", "*", 1e-6, 1e9),))
     profiled = Profiled(fine, OpGraph("towers", ops, (Edge(0, 1, 8),)), members, topology, 0.0, "here")
     ran = [Measured(0.9, 0.01, 8), Measured(0.8, 0.01, 8), Failed("memory", "no room")]
-    with Store(tmp_path / "m.sqlite") as store:
-        store.want([Wanted("m: a, seed 0", "m", MEASURED, {}, "a", 0, 3, None)])
+    with CampaignStore(tmp_path / "m.sqlite") as store:
+        store.want([WantedCell("m: a, seed 0", "m", MEASURED, {}, "a", 0, 3, None)])
         store.keep_opened(
             "m", {"singles": [["worker:0", 1.0], ["worker:1", None]], "bound_s": 0.1}, {PROFILE: profiled.encoded()}
         )
         for n, (placement, result) in enumerate(zip(((1, 1), (0, 1), (1, 0)), ran, strict=True)):
-            store.keep("m: a, seed 0", Trial(n, placement, result, 1.0), {})
+            store.keep("m: a, seed 0", StoredTrial(n, placement, result, 1.0), {})
         final = {"n": 3, "best_s": 0.75, "best_single_s": 1.5, "untouched_s": 1.2, "devices": [0, 1]}
         store.keep_final("m: a, seed 0", {**final, "spread_s": 0.1, "repeats": 9})
-    with Store(tmp_path / "m.sqlite", reads=True) as store:
+    with CampaignStore(tmp_path / "m.sqlite", reads=True) as store:
         yield store
 
 
@@ -221,16 +221,16 @@ def test_predictions_stand_beside_what_was_measured(measured):
     assert "Predicted against measured" in report_content(measured, None, "html").decode()
 
 
-LUCKY = Wanted("m: b, seed 0", "m", MEASURED, {}, "b", 0, 4, None)
+LUCKY = WantedCell("m: b, seed 0", "m", MEASURED, {}, "b", 0, 4, None)
 
 
 @pytest.fixture
 def raced(measured, tmp_path):
     """The same beside a cell of the same case that still races, 2.5 times as fast as the single device by luck."""
-    with Store(tmp_path / "m.sqlite") as store:
-        cells = [Wanted("m: a, seed 0", "m", MEASURED, {}, "a", 0, 3, None), LUCKY]
+    with CampaignStore(tmp_path / "m.sqlite") as store:
+        cells = [WantedCell("m: a, seed 0", "m", MEASURED, {}, "a", 0, 3, None), LUCKY]
         store.want(cells)
-        store.keep(LUCKY.key, Trial(0, (0, 1), Measured(0.4, 0.2, 3), 1.0), {})
+        store.keep(LUCKY.key, StoredTrial(0, (0, 1), Measured(0.4, 0.2, 3), 1.0), {})
     return measured
 
 
@@ -245,10 +245,10 @@ def test_the_gains_of_a_campaign_are_those_that_were_measured_side_by_side(raced
 
 
 def test_a_gain_of_a_race_is_marked_as_one(tmp_path):
-    with Store(tmp_path / "r.sqlite") as store:
+    with CampaignStore(tmp_path / "r.sqlite") as store:
         store.want([LUCKY])
         store.keep_opened("m", {"singles": [["worker:0", 1.0]], "bound_s": 0.1}, {})
-        store.keep(LUCKY.key, Trial(0, (0, 1), Measured(0.4, 0.2, 3), 1.0), {})
+        store.keep(LUCKY.key, StoredTrial(0, (0, 1), Measured(0.4, 0.2, 3), 1.0), {})
         said = "Measured, but only in races yet: the best mappings are ~2.50x the best single device, in one case."
         assert gains(store) == said
         page = report_content(store, None, "html").decode()
@@ -265,7 +265,7 @@ def test_how_far_searchers_had_come_is_by_what_was_measured_at_their_end(raced):
 
 
 def test_no_race_counts_as_better_than_what_the_cell_came_to_at_its_end(measured, tmp_path):
-    with Store(tmp_path / "m.sqlite") as store:
+    with CampaignStore(tmp_path / "m.sqlite") as store:
         final = {"n": 3, "best_s": 1.0, "best_single_s": 1.05, "untouched_s": 1.2, "devices": [0, 1]}
         store.keep_final("m: a, seed 0", {**final, "spread_s": 0.1, "repeats": 9})
     (row,) = after(measured, (2, 3))
@@ -273,6 +273,6 @@ def test_no_race_counts_as_better_than_what_the_cell_came_to_at_its_end(measured
 
 
 def test_predicted_cells_are_not_of_races(done):
-    with Store(done / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(done / "campaign.sqlite", reads=True) as store:
         assert "~" not in report_content(store, None, "md").decode()
         assert "Predicted: the best mappings are" in gains(store)

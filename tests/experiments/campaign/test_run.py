@@ -10,7 +10,7 @@ from experiments.campaign.cell_search import CellSearch
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.run import Campaign, open_case
 from experiments.campaign.spec import read_spec
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
 from search.local.local_search import Local
@@ -37,7 +37,7 @@ class Flaky(PredictedCase):
 def run(folder, **fields):
     """Run the folder's campaign; what is then stored of it."""
     spec = read_spec(folder / "campaign.toml")
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         Campaign(spec, store, **fields).run()
         return contents(store)
 
@@ -64,7 +64,7 @@ def straight(folder, tmp_path_factory):
 
 
 def dying(method, at, after):
-    """A Store whose method dies when it is called for the `at`-th time, before or after it has done its work."""
+    """A store whose method dies when it is called for the `at`-th time, before or after it has done its work."""
     calls = count()
 
     def patched(self, *arguments):
@@ -74,7 +74,7 @@ def dying(method, at, after):
             real(self, *arguments)
         raise Died
 
-    real = getattr(Store, method)
+    real = getattr(CampaignStore, method)
     return patched
 
 
@@ -83,7 +83,7 @@ def dying(method, at, after):
 @pytest.mark.parametrize(("method", "at"), [("want", 0), ("keep_opened", 0), *(("keep", k) for k in range(0, 20, 3))])
 def test_a_campaign_that_dies_while_storing_goes_on_as_if_it_had_not(folder, straight, monkeypatch, method, at, after):
     with monkeypatch.context() as patch:
-        patch.setattr(Store, method, dying(method, at, after))
+        patch.setattr(CampaignStore, method, dying(method, at, after))
         with pytest.raises(Died):
             run(folder)
     assert run(folder) == straight
@@ -113,7 +113,7 @@ def test_a_campaign_that_dies_at_every_measurement_goes_on_as_if_it_had_not(fold
     dies_first = True
     while dies_first:
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "keep", dying("keep", 1, False))
+            patch.setattr(CampaignStore, "keep", dying("keep", 1, False))
             try:
                 run(folder)
                 dies_first = False
@@ -163,7 +163,7 @@ def test_a_campaign_whose_states_were_stored_as_they_were_at_first_goes_on(folde
     edited("[2, 5]", "3")
     spec = read_spec(folder / "campaign.toml")
     run(folder)
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         for cell, held in zip(spec.cells, store.held(), strict=True):
             asked = [(trial.placement, trial.result) for trial in held.trials]
             search = CellSearch(cell, PredictedCase(cell.case), held.state, asked)
@@ -295,7 +295,7 @@ def test_a_failure_is_kept_and_tried_again(folder):
     singles = 2
     found = run(folder, opener=failing(lambda i, result: Failed("error", "once") if i == singles else result))
     assert all(isinstance(result, Measured) for *_, trials in found for _, _, result in trials)
-    with Store(folder / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(folder / "campaign.sqlite", reads=True) as store:
         assert [(failure["n"], failure["reason"], failure["detail"]) for failure in store.failures()] == [
             (0, "error", "once")
         ]
@@ -311,7 +311,7 @@ def test_too_many_failures_in_a_row_end_the_campaign_and_say_why(folder):
     with pytest.raises(PlacerError, match=r"5 measurements failed in a row.*memory, 'full'") as stopped:
         run(folder, opener=failing(lambda i, result: Failed("memory", "full") if i >= 2 else result))
     assert stopped.value.exit_code == 1
-    with Store(folder / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(folder / "campaign.sqlite", reads=True) as store:
         assert sum(len(held.trials) for held in store.held()) == 5
         assert len(store.failures()) == 10
 

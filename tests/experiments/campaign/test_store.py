@@ -8,7 +8,7 @@ import pytest
 
 from experiments.campaign.run import wanted
 from experiments.campaign.spec import read_spec
-from experiments.campaign.store import MIGRATIONS, PROFILE, Store, Trial
+from experiments.campaign.store import MIGRATIONS, PROFILE, CampaignStore, StoredTrial
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
 
@@ -24,14 +24,14 @@ def filled(store, spec, count=3):
     """The store with some measurements of the first cell."""
     store.want(wanted(spec))
     for n in range(count):
-        store.keep(spec.cells[0].key, Trial(n, (n, 0), RESULTS[n % 3], 0.5), {"told": n})
+        store.keep(spec.cells[0].key, StoredTrial(n, (n, 0), RESULTS[n % 3], 0.5), {"told": n})
     return store
 
 
 def test_what_was_kept_is_held(spec):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         filled(store, spec)
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         held = store.held()
     assert [cell.key for cell in held] == [cell.key for cell in spec.cells]
     assert [trial.result for trial in held[0].trials] == RESULTS
@@ -41,17 +41,17 @@ def test_what_was_kept_is_held(spec):
 def test_a_state_comes_back_as_it_was(spec):
     """Among it what JSON writes in words of its own, and numbers that must keep their last bit."""
     state = {"rng": [3, [2**32 - 1, 0], None], "best": [[[0, 1], float("inf")], 0.1 + 0.2], "named": {"cpu:0": 1e-300}}
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         store.want(wanted(spec))
-        store.keep(spec.cells[0].key, Trial(0, (0,), RESULTS[0], 0.5), state)
+        store.keep(spec.cells[0].key, StoredTrial(0, (0,), RESULTS[0], 0.5), state)
         assert store.held()[0].state == state
 
 
 def test_what_a_searcher_noted_is_held_with_its_cell(spec):
     def keep(cell, session):
-        store.keep(spec.cells[cell].key, Trial(0, (0,), RESULTS[0], 0.5), {"session": session})
+        store.keep(spec.cells[cell].key, StoredTrial(0, (0,), RESULTS[0], 0.5), {"session": session})
 
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         store.want(wanted(spec))
         keep(0, {"notes": ["stage 2."]})
         keep(1, {})  # as it was stored before notes were
@@ -62,24 +62,24 @@ def test_what_a_searcher_noted_is_held_with_its_cell(spec):
 
 
 def test_two_campaigns_on_one_store(spec):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         with pytest.raises(PlacerError, match="another campaign writes to") as refused:
-            Store(spec.store)
+            CampaignStore(spec.store)
         assert "\n" not in str(refused.value)
         link = spec.store.with_name("link.db")
         link.symlink_to(spec.store)
         with pytest.raises(PlacerError, match="another campaign writes to"):
-            Store(link)
+            CampaignStore(link)
         filled(store, spec)  # the refused one has taken nothing away
-    Store(spec.store).close()
+    CampaignStore(spec.store).close()
 
 
 def test_the_store_is_read_while_it_is_written(spec):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         filled(store, spec, 1)
-        with Store(spec.store, reads=True) as reader:
+        with CampaignStore(spec.store, reads=True) as reader:
             assert len(reader.held()[0].trials) == 1
-            store.keep(spec.cells[0].key, Trial(1, (1, 1), RESULTS[2], 0.5), {})
+            store.keep(spec.cells[0].key, StoredTrial(1, (1, 1), RESULTS[2], 0.5), {})
             assert len(reader.held()[0].trials) == 2
             with pytest.raises(PlacerError, match="readonly"):
                 reader.keep_end(spec.cells[0].key, "no")
@@ -87,51 +87,51 @@ def test_the_store_is_read_while_it_is_written(spec):
 
 def test_a_newer_version_is_refused_and_left_alone(spec):
     newer = (*MIGRATIONS, "CREATE TABLE more (a INTEGER);")
-    Store(spec.store, migrations=newer).close()
+    CampaignStore(spec.store, migrations=newer).close()
     for reads in (False, True):
         with pytest.raises(PlacerError, match=f"schema {len(newer)}, this Placer knows {len(MIGRATIONS)}"):
-            Store(spec.store, reads=reads)
+            CampaignStore(spec.store, reads=reads)
 
 
 def test_an_older_version_is_renewed_and_keeps_what_it_has(spec):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         filled(store, spec)
         before = store.held()
     newer = (*MIGRATIONS, "ALTER TABLE cells ADD COLUMN note TEXT; UPDATE cells SET note = 'kept';")
     with pytest.raises(PlacerError, match="run renews it"):
-        Store(spec.store, reads=True, migrations=newer)
-    with Store(spec.store, migrations=newer) as store:
+        CampaignStore(spec.store, reads=True, migrations=newer)
+    with CampaignStore(spec.store, migrations=newer) as store:
         assert store.held() == before
         assert store.connection.execute("SELECT DISTINCT note FROM cells").fetchall() == [("kept",)]
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(spec):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         filled(store, spec)
     with pytest.raises(PlacerError):
-        Store(spec.store, migrations=(*MIGRATIONS, "CREATE TABLE more (a INTEGER); UPDATE nothing SET a = 1;"))
-    with Store(spec.store) as store:
+        CampaignStore(spec.store, migrations=(*MIGRATIONS, "CREATE TABLE more (a INTEGER); UPDATE nothing SET a = 1;"))
+    with CampaignStore(spec.store) as store:
         assert len(store.held()[0].trials) == 3
 
 
 def test_a_full_disk_is_said_in_one_line_and_loses_nothing(spec):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         filled(store, spec)
         pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
         store.connection.execute(f"PRAGMA max_page_count={pages}")
         with pytest.raises(PlacerError, match="is full") as refused:
-            store.keep(spec.cells[0].key, Trial(3, (1, 1), RESULTS[0], 0.5), {"much": "x" * 100_000})
+            store.keep(spec.cells[0].key, StoredTrial(3, (1, 1), RESULTS[0], 0.5), {"much": "x" * 100_000})
         assert "\n" not in str(refused.value)
         assert (len(store.held()[0].trials), store.held()[0].state) == (3, {"told": 2})
         store.connection.execute(f"PRAGMA max_page_count={pages + 1000}")
-        store.keep(spec.cells[0].key, Trial(3, (1, 1), RESULTS[0], 0.5), {"much": "x" * 100_000})
+        store.keep(spec.cells[0].key, StoredTrial(3, (1, 1), RESULTS[0], 0.5), {"much": "x" * 100_000})
 
 
 def test_a_measurement_is_never_stored_twice(spec):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         filled(store, spec)
         with pytest.raises(PlacerError, match="UNIQUE"):
-            store.keep(spec.cells[0].key, Trial(2, (1, 1), RESULTS[0], 0.5), {"told": "wrong"})
+            store.keep(spec.cells[0].key, StoredTrial(2, (1, 1), RESULTS[0], 0.5), {"told": "wrong"})
         assert store.held()[0].state == {"told": 2}
 
 
@@ -139,24 +139,24 @@ def test_what_is_no_store_is_refused(folder):
     for path in (folder / "towers.json", folder):
         for reads in (False, True):
             with pytest.raises(PlacerError) as refused:
-                Store(path, reads=reads)
+                CampaignStore(path, reads=reads)
             assert "\n" not in str(refused.value)
 
 
 def test_a_store_that_is_not_there_is_not_made_by_reading(tmp_path):
     with pytest.raises(PlacerError, match="begin the campaign"):
-        Store(tmp_path / "none.sqlite", reads=True)
+        CampaignStore(tmp_path / "none.sqlite", reads=True)
     assert not (tmp_path / "none.sqlite").exists()
 
 
 def test_a_transaction_that_dies_leaves_no_half(spec):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         filled(store, spec)
         store.connection.execute("BEGIN IMMEDIATE")
         store.connection.execute("DELETE FROM trials")
         store.connection.close()  # as a killed process does
         store._unlock()
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         assert len(store.held()[0].trials) == 3
     with closing(sqlite3.connect(spec.store)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -166,7 +166,7 @@ def refused_and_unchanged(path):
     before = path.read_bytes()
     for reads in (False, True):
         with pytest.raises(PlacerError, match="no store of a campaign; name another"):
-            Store(path, reads=reads)
+            CampaignStore(path, reads=reads)
     assert path.read_bytes() == before
 
 
@@ -193,7 +193,7 @@ def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for reads in (False, True):
         with pytest.raises(PlacerError, match="is no file"):
-            Store(tmp_path / "pipe", reads=reads)
+            CampaignStore(tmp_path / "pipe", reads=reads)
     assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]
 
 
@@ -202,12 +202,12 @@ def test_a_store_that_is_just_being_made_and_one_that_is_damaged_are_named_in_on
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
     with pytest.raises(PlacerError, match="just being made; try again"):
-        Store(path, reads=True)
-    Store(path).close()
+        CampaignStore(path, reads=True)
+    CampaignStore(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE failures")
     connection.close()
-    with Store(path, reads=True) as store, pytest.raises(PlacerError, match="cannot be read: no such table"):
+    with CampaignStore(path, reads=True) as store, pytest.raises(PlacerError, match="cannot be read: no such table"):
         store.failures()
 
 
@@ -234,7 +234,7 @@ def test_a_store_that_is_just_being_made_and_one_that_is_damaged_are_named_in_on
     ],
 )
 def test_a_row_that_no_campaign_wrote_is_one_line(spec, damage):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         filled(store, spec)
         store.connection.execute(f"UPDATE {damage}")
         with pytest.raises(BadInputError, match="that no campaign wrote") as refused:
@@ -255,7 +255,7 @@ def test_a_row_that_no_campaign_wrote_is_one_line(spec, damage):
     ],
 )
 def test_the_same_of_what_else_is_stored(spec, damage, read):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         filled(store, spec)
         case = spec.cells[0].case.key
         store.keep_opened(case, {"singles": [["cpu:0", 0.5], ["cpu:1", None]]}, {PROFILE: b"profile"})
@@ -267,7 +267,7 @@ def test_the_same_of_what_else_is_stored(spec, damage, read):
 
 
 def test_a_cell_whose_case_was_changed_is_put_right(spec):
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         filled(store, spec)
         store.connection.execute("UPDATE cells SET case_key = 'another'")
         store.want(wanted(spec))

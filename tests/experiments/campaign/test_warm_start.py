@@ -9,7 +9,7 @@ from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from experiments.campaign.warm_start import MOST
 from experiments.report.campaign.markdown import report_markdown
 from experiments.report.campaign.warm_starts import warm_lines
@@ -37,7 +37,7 @@ class Contrary(PredictedCase):
 def run(folder, *more, **fields):
     """Run the folder's campaign; its standing, and the placements of each cell."""
     spec = read_spec(folder / "campaign.toml", more)
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         Campaign(spec, store, **fields).run()
         return standing(store), {held.key: [t.placement for t in held.trials] for held in store.held()}
 
@@ -56,7 +56,7 @@ def warm(folder, edited):
 
 
 def fastest(folder):
-    with Store(folder / OTHER, reads=True) as store:
+    with CampaignStore(folder / OTHER, reads=True) as store:
         return min((t.result.step_s, t.placement) for held in store.held() for t in held.trials)
 
 
@@ -157,7 +157,7 @@ def test_what_the_clock_said_is_carried_not_what_was_predicted(folder, edited):
 
 
 def test_a_case_without_a_stored_shape_is_said_to_have_none(warm):
-    with Store(warm / OTHER) as store:
+    with CampaignStore(warm / OTHER) as store:
         assert store.connection.execute("DELETE FROM contents").rowcount == 1
     facts, _ = run(warm)
     assert facts["warm_starts"][0]["carried"] == []
@@ -169,5 +169,5 @@ def test_a_warm_start_from_what_is_no_other_store_is_refused_before_anything_is_
     with pytest.raises(PlacerError, match="warm start") as refused:
         run(warm)
     assert "\n" not in str(refused.value)
-    with Store(warm / "campaign.sqlite", reads=True) as store:
+    with CampaignStore(warm / "campaign.sqlite", reads=True) as store:
         assert not any(held.trials for held in store.held())

@@ -10,7 +10,7 @@ from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.ray.ahead import BATCH_S, Begun, Point, search_ahead
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from placer.result import Measured
 
 START = Point((), None)
@@ -42,7 +42,7 @@ def straight(folder, edited):
     """Each cell, its case, and what a campaign without Ray stores of it; some cells are done, some have ended."""
     edited('["random", "local"]', '["random", "local", "exact"]')
     spec = read_spec(edited("[2, 5]", "9"))
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         Campaign(spec, store).run()
         held = store.held()
     case = PredictedCase(spec.cells[0].case)

@@ -17,7 +17,7 @@ from experiments.campaign.progress import Progress
 from experiments.campaign.ray.side_by_side import SideBySide
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
-from experiments.campaign.store import Store
+from experiments.campaign.store import CampaignStore
 from placer.devices.ray.connection import connect
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import write_graph, write_topology
@@ -78,7 +78,7 @@ def straight(folder):
 def run(path, progress=None, over=lambda: False, by_ray=True):
     """Run the campaign; what is then stored of it, and its failures."""
     spec, shown = read_spec(path), progress or Progress()
-    with Store(spec.store) as store:
+    with CampaignStore(spec.store) as store:
         beside = SideBySide(spec, store, shown, over, batch_s=EACH).run if by_ray else None
         Campaign(spec, store, shown, over, beside=beside).run()
     return stored(path), failures(path)
@@ -86,7 +86,7 @@ def run(path, progress=None, over=lambda: False, by_ray=True):
 
 def stored(path):
     """All that must not depend on how it was searched."""
-    with Store(path.with_suffix(".sqlite"), reads=True) as store:
+    with CampaignStore(path.with_suffix(".sqlite"), reads=True) as store:
         return [
             (held.key, held.ended, lasting(held.state), store.opened(held.case_key), placed(held.trials))
             for held in store.held()
@@ -103,7 +103,7 @@ def lasting(state):
 
 
 def failures(path):
-    with Store(path.with_suffix(".sqlite"), reads=True) as store:
+    with CampaignStore(path.with_suffix(".sqlite"), reads=True) as store:
         return store.failures()
 
 
@@ -246,7 +246,7 @@ def test_ctrl_c_keeps_what_is_stored_and_one_process_goes_on(campaign, straight,
 def test_what_a_search_raises_is_raised_here(campaign, local):
     path = campaign()
     run(path, At(2, lambda: None), by_ray=False)
-    with Store(path.with_suffix(".sqlite")) as store:
+    with CampaignStore(path.with_suffix(".sqlite")) as store:
         state = store.held()[0].state
         state["session"]["searcher"] = "another"
         store.keep_all(store.held()[0].key, [], state)
