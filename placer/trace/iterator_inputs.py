@@ -58,8 +58,11 @@ class Feeding:
             except tf.errors.OutOfRangeError:
                 raise NoBatchError([*found, *tensors[i:]], asked) from None
             except tf.errors.OpError as error:
-                ended = _ended(self.elements[i])
-                raise NoBatchError([*found, ended, *tensors[i + 1 :]], asked, error) from None
+                end = ended(self.elements[i])
+                if end is None:
+                    raise
+                resources = tf.nest.flatten(end, expand_composites=True)
+                raise NoBatchError([*found, *resources, *tensors[i + 1 :]], asked, error) from None
             asked.append(i)
         return found
 
@@ -96,6 +99,19 @@ class Feeding:
     def _width(self, taken: int, asked: Collection[int]) -> int:
         """Number of flat tensors with iterators, from the number with elements of those asked."""
         return taken - sum(len(tf.nest.flatten(self.elements[i])) - 1 for i in asked)
+
+
+def ended(spec: Any) -> Any:
+    """An iterator over elements of type `spec` that has ended; None where some are no plain tensors."""
+    leaves = tf.nest.flatten(spec)
+    if not all(isinstance(leaf, tf.TensorSpec) and leaf.dtype.is_numpy_compatible for leaf in leaves):
+        return None
+
+    def element(_: Any) -> tuple[Any, ...]:  # only traced
+        return tuple(tf.zeros([size or 0 for size in leaf.shape or ()], leaf.dtype) for leaf in leaves)
+
+    with tf.device("/device:CPU:0"):
+        return _typed(tf.data.Dataset.range(0).map(element), spec)
 
 
 def unrepeatable(layout: Layout, concrete: Any) -> str | None:
@@ -185,16 +201,6 @@ def _over_one(parts: Sequence[Any], spec: Any) -> Any:
     """An iterator over one element made of `parts`, with element type `spec`."""
     with tf.device("/device:CPU:0"):
         return _typed(tf.data.Dataset.from_tensors(tuple(parts)), spec)
-
-
-def _ended(spec: Any) -> Any:
-    """The resource of an iterator over elements of type `spec` that has ended."""
-    with tf.device("/device:CPU:0"):
-        parts = [tf.zeros([size or 0 for size in part.shape or ()], part.dtype) for part in tf.nest.flatten(spec)]
-        (resource,) = tf.nest.flatten(
-            _typed(tf.data.Dataset.from_tensors(tuple(parts)).take(0), spec), expand_composites=True
-        )
-        return resource
 
 
 def _typed(dataset: tf.data.Dataset, spec: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from placer import tf_internals
 from placer.errors import PlacerError
 from placer.files import write_whole
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
+from placer.trace.iterator_inputs import ended
 from placer.trace.random_streams import repeating_draws
 from placer.trace.untouchable import untouchable_now
 from placer.train.steps.untouched import within_a_step
@@ -229,14 +231,25 @@ class TrainFunction:
             return self._own(iterator)  # its seeded streams go on from fit to fit; those of a new function begin anew
         if count > 1 and self._step.pass_over(count):
             return self._traced(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
-        try:
-            first = next(iterator)
-        except StopIteration:
-            return self._traced(iterator)  # which counts `iterations` on before it meets the end, too
-        logs = self._step(*_tensors(first))
-        for _, data in zip(range(count - 1), iterator, strict=False):
+        logs = None
+        for k in range(count):
+            try:
+                data = next(iterator)
+            except StopIteration:
+                # Keras's loop counts `iterations` on before it meets the end.
+                return logs if k else self._traced(iterator)
+            except tf.errors.OpError:
+                self._meet_the_end()  # and before it meets an error
+                raise
             logs = self._step(*_tensors(data))
         return logs
+
+    def _meet_the_end(self) -> None:
+        """What Keras's loop does where there is no batch, as far as an iterator that has ended can be made."""
+        end = ended(self._spec)
+        if end is not None:
+            with suppress(tf.errors.OutOfRangeError):
+                self._traced(end)
 
     def _between(self, batches: Any) -> Any:
         """A batch of `train_on_batch`, while `fit` runs or after one that was interrupted: a step like any other."""
