@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -10,13 +11,18 @@ from pathlib import Path
 
 MOUNTS = Path("/proc/self/mounts")
 # On these, processes on several machines may use a file, and they share no memory, which SQLite's WAL needs.
-SHARED = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "glusterfs")
-SETTLE_EVERY_S = 1.0
+SHARED = (
+    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "sshfs", "afs", "9p"),
+    *("lustre", "gpfs", "beegfs", "ceph", "ceph-fuse", "glusterfs"),
+)
+ESCAPED = re.compile(r"\\([0-7]{3})")  # of a space in the name of a mount point, say
+SETTLE_EVERY_S, CLOSE_BUSY_S = 1.0, 1.0
 
 
 class SQLiteFile:
-    """An open file. While it is written it is in WAL mode, with readers at any time; when the last writer has closed
-    it, it is one plain file that can be copied and read from a folder without write permission.
+    """An open file. While it is written it is in WAL mode, with readers at any time. When the last writer has closed
+    it, and nobody read it then, it is one plain file, which can be copied, and read from a folder without write
+    permission.
 
     On file systems that several machines share, it is never in WAL mode; writers and readers wait for one another.
     """
@@ -30,15 +36,16 @@ class SQLiteFile:
             f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}",
             uri=True, timeout=busy_s, isolation_level=None, check_same_thread=not any_thread,
         )  # fmt: skip
-        self._settled_s = time.monotonic()
+        self._settled_s, self._has_mode = time.monotonic(), False
 
     def write_ahead(self) -> None:
         """Begin to write. Raises sqlite3.Error."""
-        mode = "DELETE" if is_shared(self.path) else "WAL"
+        mode = "delete" if is_shared(self.path) else "wal"
         try:
-            self.connection.execute(f"PRAGMA journal_mode={mode}")
+            (found,) = self.connection.execute(f"PRAGMA journal_mode={mode}").fetchone()
+            self._has_mode = found == mode
         except sqlite3.Error as error:
-            if code(error) != sqlite3.SQLITE_BUSY:  # another opens it just now, and will do this; SQLite does not wait
+            if code(error) != sqlite3.SQLITE_BUSY:  # others have it open; `settle` tries again
                 raise
         self.connection.execute("PRAGMA synchronous=FULL")
 
@@ -55,11 +62,13 @@ class SQLiteFile:
                     self.connection.execute("ROLLBACK")
 
     def settle(self) -> None:
-        """At most once in SETTLE_EVERY_S, move what was written into the file itself, so that a copy of the file alone
-        lacks little.
+        """At most once in SETTLE_EVERY_S, move what was written into the file itself, as far as readers let it, so that
+        the file alone lacks little.
         """
         if time.monotonic() >= self._settled_s + SETTLE_EVERY_S:
-            with suppress(sqlite3.Error):  # a reader holds it; the next time will do
+            with suppress(sqlite3.Error):  # the next time will do
+                if not self._has_mode:
+                    self.write_ahead()
                 self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
             self._settled_s = time.monotonic()
 
@@ -67,8 +76,10 @@ class SQLiteFile:
         """Close it; harmless when called twice."""
         if not self.reads:
             with suppress(sqlite3.Error):  # others have it open, or it is closed
+                self.connection.execute(f"PRAGMA busy_timeout={CLOSE_BUSY_S * 1000:.0f}")
+                self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self.connection.execute("PRAGMA busy_timeout=0")
-                self.connection.execute("PRAGMA journal_mode=DELETE")
+                self.connection.execute("PRAGMA journal_mode=delete")
         self.connection.close()
 
 
@@ -80,13 +91,13 @@ def is_other(path: Path) -> bool:
 def is_shared(path: Path) -> bool:
     """Whether a path is on a file system that several machines share."""
     try:
-        mounts = [line.split(" ")[1:3] for line in MOUNTS.read_text().splitlines()]
-    except (OSError, ValueError):
+        mounts = [line.split(" ")[1:3] for line in MOUNTS.read_text(errors="surrogateescape").splitlines()]
+    except OSError:
         return False
     above = [str(folder) for folder in (path.resolve(), *path.resolve().parents)]
-    kind_of = {point.encode().decode("unicode_escape"): kind for point, kind in mounts}
+    kind_of = {ESCAPED.sub(lambda found: chr(int(found[1], 8)), point): kind for point, kind in mounts}
     kind = next((kind_of[folder] for folder in above if folder in kind_of), "")
-    return kind in SHARED or kind.startswith("fuse.sshfs")
+    return kind.removeprefix("fuse.") in SHARED
 
 
 def code(error: Exception) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count, groupby
+from itertools import groupby
 from typing import Any
 
 from experiments.campaign.cell_search import CellSearch
@@ -66,8 +67,10 @@ class Campaign:
     beside: SideBySide | None = None  # searches the cells of files instead, before those of devices
     sleep: Callable[[float], None] = time.sleep
     in_a_row: int = 0
-    pauses_s: list[float] = field(default_factory=list)  # for devices that went away, since a case was opened
     seen: set[str] = field(default_factory=set)  # devices that were open in this run
+    pauses_s: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """For these devices, since something was measured on them."""
+    failures: Counter[tuple[str, object]] = field(default_factory=Counter)  # of a cell's measurement, or its final one
     lost: list[str] = field(default_factory=list)  # what could not be measured, case or cell
 
     def run(self) -> None:
@@ -124,7 +127,6 @@ class Campaign:
     def _searched(self, case: Case, cells: Sequence[Cell], held: dict[str, Held]) -> None:
         with closing(self.opener(case, self.store, self.progress, self.over)) as opened:
             self.seen.add(case.where)
-            self.pauses_s.clear()
             facts = self.store.opened(case.key) or self._opened(case, opened)
             for cell in self._left(cells, held):
                 if not self.over():
@@ -132,11 +134,13 @@ class Campaign:
 
     def _waits(self, case: Case, why: str) -> bool:
         """Wait a while for a case's devices, where they were open before; returns whether to try them again."""
-        if case.where not in self.seen or sum(self.pauses_s) >= 60.0 * self.spec.patience:
+        pauses_s = self.pauses_s[case.where]
+        left_s = 60.0 * self.spec.patience - sum(pauses_s)
+        if case.where not in self.seen or left_s <= 0:
             return False
-        pause_s = PAUSES_S[min(len(self.pauses_s), len(PAUSES_S) - 1)]
-        self.pauses_s.append(pause_s)
-        failed = Failed("device", f"{why}; tried again in {pause_s / 60:.0f} min")
+        pause_s = min(PAUSES_S[min(len(pauses_s), len(PAUSES_S) - 1)], left_s)
+        pauses_s.append(pause_s)
+        failed = Failed("device", f"{why}; tried again in {pause_s / 60:.1f} min")
         self.store.keep_failure(case.key, None, None, failed)
         self.progress.failed(case.key, failed.detail)
         until_s = self.clock() + pause_s
@@ -193,6 +197,7 @@ class Campaign:
             search.tell(placement, result)
             trial = StoredTrial(n, placement, result, self.clock() - begin_s)
             self.store.keep(cell.key, trial, search.state())
+            self.pauses_s.pop(cell.case.where, None)
             self.progress.trial(cell, trial, search.best_s)
             n, spent_s = n + 1, spent_s + trial.seconds
             self._count(cell, result, case.clocked)
@@ -201,12 +206,12 @@ class Campaign:
 
     def _final(self, cell: Cell, n: int, case: OpenCase, search: CellSearch) -> None:
         """Measure the best side by side with the baselines, after n measurements."""
-        for attempt in count():
+        while True:
             final = case.final(search.finalist, search.calibration)
-            if isinstance(final, Failed) and attempt >= self._retries(final):
-                self._lose(cell.case, cell, final)
-                break
             if isinstance(final, Failed):
+                if self._is_last(cell, "final", final):
+                    self._lose(cell.case, cell, final)
+                    break
                 self._failed(cell, n, final)
                 continue
             if final is not None:
@@ -220,19 +225,23 @@ class Campaign:
         """What a placement comes to, tried again where that failed and may pass; None where it might have been tried
         again and `over()`.
         """
-        for attempt in count():
+        while True:
             result = case.evaluate(placement, calibration)
             if isinstance(result, Measured) or not case.clocked:
                 return result
             self._failed(cell, n, result)
-            if attempt >= self._retries(result):
+            if self._is_last(cell, n, result):
                 return result
             if self.over():
-                break
-        return None
+                return None
 
-    def _retries(self, failed: Failed) -> int:
-        return max(self.spec.retries, DEVICE_RETRIES if failed.reason == "device" else 0)
+    def _is_last(self, cell: Cell, what: object, failed: Failed) -> bool:
+        """Whether a measurement is not tried again after this failure. Those count for which the devices went away
+        afterwards, too: the placement may be what ends them.
+        """
+        self.failures[cell.key, what] += 1
+        retries = max(self.spec.retries, DEVICE_RETRIES if failed.reason == "device" else 0)
+        return self.failures[cell.key, what] > retries
 
     def _failed(self, cell: Cell, n: int, failed: Failed) -> None:
         self.store.keep_failure(cell.case.key, cell.key, n, failed)
@@ -243,7 +252,8 @@ class Campaign:
         what = case.key if cell is None else cell.key
         self.store.keep_failure(case.key, None if cell is None else cell.key, None, failed)
         self.progress.failed(what, failed.detail)
-        self.lost.append(what)
+        if what not in self.lost:
+            self.lost.append(what)
 
     def _count(self, cell: Cell, result: Result, clocked: bool) -> None:
         """Raises PlacerError after too many failures in a row."""

@@ -148,7 +148,7 @@ class CampaignStore:
             try:
                 self._prepare(reads)
             except BaseException:
-                self.connection.close()
+                self._file.close()
                 raise
         except (sqlite3.Error, OSError) as error:
             self._unlock()
@@ -162,9 +162,10 @@ class CampaignStore:
     def _prepare(self, reads: bool) -> None:
         """Check what is there, and make what is not. Raises as `__init__`."""
         self._check_ours()
+        version = self._version(reads)
         if not reads:
             self._file.write_ahead()
-        self._migrate(reads)
+            self._migrate(version)
 
     def __enter__(self) -> Self:
         return self
@@ -203,7 +204,8 @@ class CampaignStore:
         if tables and not (version and {"cases", "cells", "trials"} <= tables):
             raise BadInputError(f"{self.path} is an SQLite file, but no store of a campaign; name another.")
 
-    def _migrate(self, reads: bool) -> None:
+    def _version(self, reads: bool) -> int:
+        """The schema's. Raises BadInputError for one that cannot be used, or `reads` and lacks something."""
         version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
         newest = len(self.migrations)
         if not 0 <= version <= newest:
@@ -215,7 +217,10 @@ class CampaignStore:
             raise BadInputError(f"the store {self.path} is just being made; try again in a moment.")
         if reads and version < newest:
             raise BadInputError(f"the store {self.path} has the older schema {version}; placer campaign run renews it.")
-        for k in range(version, newest):
+        return version
+
+    def _migrate(self, version: int) -> None:
+        for k in range(version, len(self.migrations)):
             with self._transaction():
                 for statement in filter(str.strip, self.migrations[k].split(";")):
                     self.connection.execute(statement)

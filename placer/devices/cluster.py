@@ -111,8 +111,8 @@ class Devices:
         """The devices whose process does not answer right now; devices in this process always answer.
 
         silent_s: for how many seconds an address is asked again where nothing at all answers, because a network may be
-        away for a moment. A worker that has ended is lost at once. Where an op failed and none is lost, a worker was
-        restarted from outside: call `join_all`.
+        away for a moment; without such an address, this does not wait. Where an op failed and none is lost, a worker
+        was restarted from outside: call `join_all`.
         """
         deadline = time.monotonic() + silent_s
         while True:

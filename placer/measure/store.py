@@ -217,7 +217,7 @@ class Store:
             self.connection.executemany(ADD_OPERATOR, values)
 
     def operators(self, machine: str | None = None) -> list[OperatorRow]:
-        """The operator dataset of one machine (a `machine_name`), or of all. Raises BadInputError for a damaged row."""
+        """The operator dataset of one machine (a `timed_on` key), or of all. Raises BadInputError for a damaged row."""
         query = f"SELECT {', '.join(COLUMNS)} FROM operators WHERE machine = coalesce(?, machine) ORDER BY rowid"
         if not self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'operators'"):
             return []  # of an older Placer, and only read

@@ -215,6 +215,16 @@ class Connection:
 
     def go_on_without(self, lost: Sequence[str]) -> None:
         """Join the devices that are left, if any, and start to bring the lost ones back in the background."""
+        try:
+            while not self._joins_without(lost):
+                lost = [name for name in self.whole.lost() if name not in self.missing]  # by now, others are, too
+                if not lost:
+                    break
+        finally:
+            self._joined_anew()
+
+    def _joins_without(self, lost: Sequence[str]) -> bool:
+        """Whether the devices could be joined that are left without these and those that were missing before."""
         new = [name for name in lost if name not in self.missing]
         self.missing += tuple(new)
         try:
@@ -224,7 +234,7 @@ class Connection:
         finally:
             if new:
                 self._reconnections.append(self.whole.reconnect(new))
-            self._joined_anew()
+        return self.devices is not None
 
     def back(self) -> tuple[str, ...]:
         """The missing devices that answer again and should be joined now. Those that are back first wait for the others

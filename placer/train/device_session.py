@@ -273,22 +273,24 @@ class DeviceSession:
             self.recover()
         if self.fragile and self.connection.lost():
             self.before_placed()
-            if self.connection.lost(SILENT_S):
-                self.recover()
+            lost = self.connection.lost(SILENT_S)
+            if lost:
+                self.recover(lost)
 
     def is_loss(self, error: BaseException) -> bool:
         """Whether a lost device caused an error; waits a moment for a process that is dying."""
         return self.connection.lost_by(error) is not None
 
-    def recover(self) -> None:
-        """Go on with the devices that are left, from the last snapshot, and repeat the steps since then.
+    def recover(self, lost: Sequence[str] | None = None) -> None:
+        """Go on with the devices that are left, from the last snapshot, and repeat the steps since then. lost: devices
+        that are lost; None for those that do not answer now.
 
         Raises PlacerError where there is no snapshot. Where it is cut short, by Ctrl-C for one, it begins anew with the
         next call, and before anybody reads a variable.
         """
         self._recovering = True
         try:
-            self.losses.append(self._recover())
+            self.losses.append(self._recover(lost))
         except BaseException:
             self.suspected = self.replicas.is_void = self.log.snapshot is not None
             raise
@@ -359,9 +361,9 @@ class DeviceSession:
         self.recover()
         return True
 
-    def _recover(self) -> Loss:
-        begin, new, snapshot = self.clock(), self.connection.lost(), self.log.snapshot
-        lost = new
+    def _recover(self, found: Sequence[str] | None) -> Loss:
+        new = self.connection.lost() if found is None else tuple(found)
+        begin, lost, snapshot = self.clock(), new, self.log.snapshot
         if self.replicas.is_void:  # what a recovery that was cut short had found lost is only missing now
             lost = tuple(dict.fromkeys((*self.missing, *new)))
         if snapshot is None:

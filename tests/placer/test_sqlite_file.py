@@ -70,6 +70,30 @@ def test_one_writer_that_closes_leaves_the_others_as_they_are(file):
     assert numbers(file.path) == [1, 2]
 
 
+def test_a_reader_at_the_end_leaves_all_in_the_file_itself(file, tmp_path):
+    with closing(sqlite3.connect(file.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM numbers").fetchall()
+        reader.execute("COMMIT")
+        write(file, 3)
+        file.close()
+        shutil.copy(file.path, tmp_path / "copy.sqlite")
+    assert numbers(tmp_path / "copy.sqlite") == [3]
+
+
+def test_a_file_that_could_not_be_set_to_the_mode_is_so_later(tmp_path, monkeypatch):
+    with closing(SQLiteFile(tmp_path / "some.sqlite", busy_s=0.0)) as file:
+        file.connection.execute("CREATE TABLE numbers (number)")
+        with closing(sqlite3.connect(file.path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM numbers").fetchall()
+            file.write_ahead()
+            assert mode(file) == "delete"
+        monkeypatch.setattr(sqlite_file, "SETTLE_EVERY_S", 0.0)
+        file.settle()
+        assert mode(file) == "wal"
+
+
 def test_a_transaction_that_fails_has_written_nothing(file):
     with pytest.raises(sqlite3.IntegrityError), file.transaction():
         file.connection.execute("INSERT INTO numbers VALUES (1)")
@@ -83,6 +107,8 @@ server:/home /home nfs4 rw,relatime 0 0
 /dev/vdb /home/local ext4 rw,relatime 0 0
 server:/data /with\\040space cifs rw 0 0
 me@host: /far fuse.sshfs rw 0 0
+volume /gluster fuse.glusterfs rw 0 0
+server:/x /daten/über nfs rw 0 0
 """
 
 
@@ -95,6 +121,8 @@ me@host: /far fuse.sshfs rw 0 0
         ("/homes/a.sqlite", False),
         ("/with space/a.sqlite", True),
         ("/far/a.sqlite", True),
+        ("/gluster/a.sqlite", True),
+        ("/daten/über/a.sqlite", True),
     ],
 )
 def test_file_systems_that_several_machines_share_are_known(path, shared, tmp_path, monkeypatch):

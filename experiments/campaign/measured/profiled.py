@@ -23,8 +23,8 @@ from surrogate.calibrate.calibration import Calibration
 class Profiled:
     """A step's ops with their costs, the groups they were joined to, and the devices with their links as measured.
 
-    made_on: tells the machine and its devices from others (placer.measure.store.topology_key). machine: the machine's
-    name for readers; "" in stores of an older Placer.
+    made_on: tells the machine and its devices from others (placer.measure.store.topology_key). machine: its name; "" in
+    stores of an older Placer.
     """
 
     fine: OpGraph

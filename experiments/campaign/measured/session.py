@@ -22,7 +22,7 @@ from experiments.jobs.search.job import Job, Workbench
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import SideBySide, side_by_side
 from experiments.jobs.search.stages import TracedModel, profile_model, trace_model
-from placer.devices.host.machine import MACHINE, machine_name
+from placer.devices.host.machine import MACHINE, node_name
 from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.measure.store import topology_key
@@ -143,7 +143,7 @@ def opened(settings: SearchSettings, known: Known | None, progress: Progress) ->
     with _open(settings, links=known is None) as devices:
         if profiled is None:
             prediction = profile_model(traced, devices, settings, progress)
-            profiled = Profiled.of(prediction, topology_key(devices.topology), machine_name())
+            profiled = Profiled.of(prediction, topology_key(devices.topology), node_name())
         else:
             _check_devices(settings.devices, devices, profiled)
         begin_s = time.perf_counter()
@@ -183,15 +183,16 @@ def _check_devices(spec: str | None, devices: Devices, profiled: Profiled) -> No
         now, then = (", ".join(topology.names) for topology in (devices.topology, profiled.topology))
         if now != then:
             raise BadInputError(f"the devices {spec} are {now}, and were {then}; give those, or name another store")
-        here, there = machine_name(), profiled.machine or "another machine"
-        if here != there:
+        here, there = node_name(), profiled.machine
+        if there and here != there:
             raise BadInputError(
                 f"the devices {spec} are of {here}, and the case was begun on {there}; run it there, name another "
-                f"store, or set {MACHINE} to the name of then if only a container's name has changed"
+                f"store, or set {MACHINE}={there} if only a container's name has changed"
             )
+        where = "of the machine where the case was begun, but their" if there else "of another machine, or its"
         raise BadInputError(
-            f"the devices {spec} are of the machine where the case was begun, but their hardware, TensorFlow, its "
-            "settings or Placer have changed; run it as it was begun, or name another store"
+            f"the devices {spec} are {where} cores, hardware, TensorFlow, its settings or Placer have changed since "
+            "the case was begun; run it as then, or name another store"
         )
 
 

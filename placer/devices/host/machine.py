@@ -27,7 +27,12 @@ def machine_name(hardware: str = "") -> str:
     (`taskset`, a control group's quota) steps take longer. hardware: the GPU's product name, where the result is from a
     GPU.
     """
-    return f"{os.environ.get(MACHINE) or platform.node()} {platform.machine()} {len(usable_cores())} {hardware}".strip()
+    return f"{node_name()} {platform.machine()} {len(usable_cores())} {hardware}".strip()
+
+
+def node_name() -> str:
+    """This machine's name among stored results: PLACER_MACHINE, where that is set, or else its host name."""
+    return os.environ.get(MACHINE) or platform.node()
 
 
 def timed_on(hardware: str) -> str:

@@ -43,7 +43,11 @@ class LostDevices:
         elif session.missing and is_due and (news := session.given_up.items() - self._given_up):
             self._given_up |= news
             for name, why in sorted(news):
-                self._say("lost", f"{name} is given up: its worker cannot be started ({why.rstrip('.')}).")
+                self._say(
+                    "lost",
+                    f"{name} is given up: its worker cannot be started ({why.rstrip('.')}). Searches that begin now "
+                    "wait for it.",
+                )
         elif step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
             session.suspected = True
 

@@ -238,7 +238,7 @@ def test_devices_that_went_away_are_waited_for_and_the_searches_go_on_as_if_they
     assert waited_s == sum(PAUSES_S[:2])
     with read(folder) as store:
         said = [failure["detail"] for failure in store.failures()]
-    assert said[1:] == [f"cannot be opened: {AN_OUTAGE}; tried again in {minutes} min" for minutes in (1, 2)]
+    assert said[1:] == [f"cannot be opened: {AN_OUTAGE}; tried again in {minutes} min" for minutes in ("1.0", "2.0")]
 
 
 def test_a_second_outage_is_waited_for_as_long_as_the_first(folder, straight):
@@ -248,13 +248,32 @@ def test_a_second_outage_is_waited_for_as_long_as_the_first(folder, straight):
     assert found == straight and waited_s == 2 * PAUSES_S[0]
 
 
-@pytest.mark.parametrize(("patience", "waits"), [(0, 0), (3, 2), (4, 3)])
-def test_what_does_not_come_back_in_time_is_left_out(folder, patience, waits):
+@pytest.mark.parametrize("patience", [0, 3, 4, 60])
+def test_what_does_not_come_back_in_time_is_left_out(folder, patience):
     (folder / "campaign.toml").write_text(f"patience = {patience}\n" + SPEC)
     Process.losing[:] = [None, ProcessError("worker:1 was lost", LOST)]
-    Process.opening[:] = [None, *[AN_OUTAGE] * 9]
+    Process.opening[:] = [None, *[AN_OUTAGE] * 99]
     _, campaign, waited_s = patient(folder)
-    assert campaign.lost == [CASE] and waited_s == sum(PAUSES_S[:waits])
+    assert campaign.lost == [CASE] and waited_s == 60.0 * patience
+
+
+def test_a_placement_that_ends_its_devices_each_time_has_failed_and_is_not_waited_for_for_ever(folder):
+    lost = ProcessError("worker:1 was lost", LOST)
+    Process.losing[:] = [None, lost, lost]
+    Process.opening[:] = [None, AN_OUTAGE, None, AN_OUTAGE]
+    (cells, _), campaign, waited_s = patient(folder)
+    assert [isinstance(result, Failed) for _, _, result in cells[0][3]] == [False, True, *[False] * 4]
+    assert campaign.lost == [] and waited_s == PAUSES_S[0] + PAUSES_S[0]
+
+
+def test_an_end_that_loses_its_devices_each_time_is_made_by_the_next_run(folder, straight):
+    lost = ProcessError("worker:1 was lost", LOST)
+    Process.losing[:] = [*[None] * 6, lost, lost]
+    Process.opening[:] = [None, AN_OUTAGE]
+    found, campaign, _ = patient(folder)
+    assert campaign.lost == [f"{CASE}: random, seed 0"]
+    assert [final is not None for final in found[1]] == [False, True]
+    assert run(folder)[0] == straight
 
 
 def test_devices_that_were_never_there_are_not_waited_for(folder):
@@ -316,13 +335,13 @@ def test_a_model_whose_ops_compute_something_else_is_another():
     ("topology", "machine", "says"),
     [
         (Topology(TOPOLOGY.devices[:1], ()), "here", "are worker:0, and were worker:0, worker:1"),
-        (TOPOLOGY, "there", "begun on there; .* set PLACER_MACHINE to the name of then"),
-        (TOPOLOGY, "", "begun on another machine"),
-        (TOPOLOGY, "here", "their hardware, TensorFlow, its settings or Placer have changed"),
+        (TOPOLOGY, "there", "are of here, and the case was begun on there; .* set PLACER_MACHINE=there if only"),
+        (TOPOLOGY, "", "of another machine, or its cores, hardware, TensorFlow, its settings or Placer have changed"),
+        (TOPOLOGY, "here", "of the machine where the case was begun, but their cores, hardware, TensorFlow"),
     ],
 )
 def test_other_devices_than_a_case_was_begun_on_are_refused_with_what_differs(monkeypatch, topology, machine, says):
-    monkeypatch.setattr("experiments.campaign.measured.session.machine_name", lambda: "here")
+    monkeypatch.setattr("experiments.campaign.measured.session.node_name", lambda: "here")
     begun = replace(profiled(), made_on="a key", machine=machine)
     with pytest.raises(BadInputError, match=says) as refused:
         _check_devices("workers:2", SimpleNamespace(topology=topology), begun)

@@ -142,6 +142,24 @@ def test_a_device_that_was_back_and_is_gone_again_is_brought_back_once_more(monk
     assert connection.missing == ("worker:2", "worker:1") and reconnecting[1].names == ("worker:1",)
 
 
+def test_what_is_lost_while_others_are_left_out_is_brought_back_too(monkeypatch):
+    connection, _, reconnecting, _ = missing_two(monkeypatch)
+    whole, tried = connection.whole, []
+
+    def without(names):
+        tried.append(names)
+        if len(tried) == 1:
+            raise PlacerError("worker:0 does not answer either")
+        return "those left"
+
+    connection.missing, connection._reconnections = (), []
+    whole.without, whole.lost = without, lambda silent_s=0.0: ("worker:0", "worker:1")
+    connection.go_on_without(["worker:1"])
+    assert tried == [("worker:1",), ("worker:1", "worker:0")] and connection.devices == "those left"
+    assert connection.missing == ("worker:1", "worker:0")
+    assert [one.names for one in reconnecting[1:]] == [("worker:1",), ("worker:0",)]
+
+
 def left_and_joined(monkeypatch):
     """A connection to a worker that is joined, and with it all that TensorFlow would do."""
     module, tasks = "placer.train.connection", {0: "host:1"}

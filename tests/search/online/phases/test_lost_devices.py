@@ -64,7 +64,8 @@ def test_a_device_that_is_given_up_is_named_once_with_the_reason():
     rejoined(training, ("worker:0",))
     training.until("steady").machine.session.given_up = {"worker:1": "no memory is left."}
     training.steps(300)
-    assert training.said("lost") == ["worker:1 is given up: its worker cannot be started (no memory is left)."]
+    (said,) = training.said("lost")
+    assert said.startswith("worker:1 is given up: its worker cannot be started (no memory is left). Searches")
 
 
 def joining_anew(training, refused=None):
