@@ -53,19 +53,7 @@ def trace_steps(
     tf.errors.OpError.
     """
     placed = {op.name: devices.tf_name(d) for op, d in zip(captured.graph.ops, assignment, strict=True)}
-    function = Template(captured, devices.host).placed("placer_traced", placed, order)
-    graph_def, names = tf_internals.functions.function_graph(function)
-    graph_def.library.CopyFrom(captured.graph_def.library)  # bodies of branches and loops, which the session must know
-    arguments = [argument.name for argument in function.signature.input_arg]
-    fed = [*inputs, *([Draws().next()] if captured.draws else []), *captured.feeds.values()]
-    handles = dict(zip(arguments[len(fed) :], captured.variables, strict=True))
-    _with_variables(graph_def, captured, placed, handles)
-    _with_inputs(graph_def, dict(zip(arguments, fed, strict=False)))
-    fetches = [
-        *(names[function.ret[arg.name]] for arg in function.signature.output_arg),
-        *function.control_ret.values(),
-        *(node.name for node in function.node_def if node.op == "_Send"),  # a session runs only what is asked for
-    ]
+    graph_def, fetches, handles = _session_graph(captured, devices.host, placed, inputs, order)
     values = captured.variables if start is None else start
     begin = {argument: _array(values[name]) for argument, name in handles.items()}
     with tf.Graph().as_default() as graph:
@@ -84,6 +72,28 @@ def trace_steps(
                 raise
             session.run(drops)
             return steps
+
+
+def _session_graph(
+    captured: Captured, host: str, placed: MappingABC[str, str], inputs: Sequence[Any], order: Sequence[str]
+) -> tuple[Any, list[str], dict[str, str]]:
+    """(the graph of a placed step, with the inputs as constants and variables of its own; what a session is asked for,
+    to run all of it; node name of each variable's handle -> that of the captured variable).
+    """
+    function = Template(captured, host).placed("placer_traced", placed, order)
+    graph_def, names = tf_internals.functions.function_graph(function)
+    graph_def.library.CopyFrom(captured.graph_def.library)  # bodies of branches and loops, which the session must know
+    arguments = [argument.name for argument in function.signature.input_arg]
+    fed = [*inputs, *([Draws().next()] if captured.draws else []), *captured.feeds.values()]
+    handles = dict(zip(arguments[len(fed) :], captured.variables, strict=True))
+    _with_variables(graph_def, captured, placed, handles)
+    _with_inputs(graph_def, dict(zip(arguments, fed, strict=False)))
+    fetches = [
+        *(names[function.ret[arg.name]] for arg in function.signature.output_arg),
+        *function.control_ret.values(),
+        *(node.name for node in function.node_def if node.op == "_Send"),  # a session runs only what is asked for
+    ]
+    return graph_def, fetches, handles
 
 
 @contextmanager

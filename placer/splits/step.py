@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import tensorflow as tf
 
@@ -41,19 +42,7 @@ def split_step(
     if (pair := AccessOrder(made.graph_def).first_open()) is not None:  # their order led through shapes, now constants
         first, second = map(short, pair)
         raise PlanError(f"nothing would order {first} and {second}, which use one variable.")
-    variables = {}
-    for node, variable in captured.variables.items():
-        parts = made.variables.get(node)
-        if parts is None:
-            variables[node] = variable
-            continue
-        value = variable.numpy() if stored else None
-        for i, part in enumerate(parts.nodes):
-            if value is None:
-                variables[part] = tf.TensorSpec(parts.shape(variable.shape.as_list(), i), variable.dtype, part)
-                continue
-            with tf.device(tf_internals.variables.handle_of(variable).device):
-                variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
+    variables = _variables(captured, made, stored=stored)
     content = captured.graph.content
     op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops, content)
     in_turn = plan.micro_batches is not None
@@ -70,6 +59,24 @@ def split_step(
         with_whole_statistics=(lambda: _with_whole_statistics(captured, plan)) if plan.is_local else None,
     )
     return SplitStep(plan, divided, made.is_limited)
+
+
+def _variables(captured: Captured, made: DividedGraph, *, stored: bool) -> dict[str, Any]:
+    """The variable of each node, new ones for parts. stored: as in `split_step`."""
+    variables: dict[str, Any] = {}
+    for node, variable in captured.variables.items():
+        parts = made.variables.get(node)
+        if parts is None:
+            variables[node] = variable
+            continue
+        value = variable.numpy() if stored else None
+        for i, part in enumerate(parts.nodes):
+            if value is None:
+                variables[part] = tf.TensorSpec(parts.shape(variable.shape.as_list(), i), variable.dtype, part)
+                continue
+            with tf.device(tf_internals.variables.handle_of(variable).device):
+                variables[part] = tf.Variable(value[parts.index(i)], trainable=variable.trainable)
+    return variables
 
 
 def _with_whole_statistics(captured: Captured, plan: SplitPlan) -> Captured:

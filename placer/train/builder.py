@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -132,18 +132,17 @@ class Builder:
         device_of = {op.name: n for op, n in zip(captured.graph.ops, names, strict=True)}
         mine, at = captured.whole.variables, places_of(captured, device_of)
         spare: dict[tuple[int, Place], Held] = {}
-        if trial_run is not None:
+        if trial_run is None:  # nothing runs on these variables: `settle` gives the step others
+            unbound = {part: mine[node] for node, parts in captured.divided.items() for part in parts.nodes}
+            step = PlacedStep(template, names, variables={**mine, **unbound}, order=wanted.order)
+        else:
             if sparing:
                 trial_run.forget_variables()
             step = PlacedStep(template, names, variables=trial_run.variables(captured, device_of), order=wanted.order)
             trial_run.run(step)
             if sparing:
-                held = by_whole_node(captured, step.variables)
-                spare = {(id(mine[node]), place): held[node] for node, place in zip(mine, at, strict=True)}
+                spare = _held(captured, step, at)
                 trial_run.forget_variables()
-        else:  # nothing runs on these: `settle` gives it others
-            unbound = {part: mine[node] for node, parts in captured.divided.items() for part in parts.nodes}
-            step = PlacedStep(template, names, variables={**mine, **unbound}, order=wanted.order)
         blank = self.session.replicas.missing(list(mine.values()), at, spare)
         if generation != self.session.generation:
             raise PlacerError("devices were joined anew while this was built.")
@@ -248,3 +247,9 @@ class Builder:
         placed = Placed(*common, use, plan=built.plan)
         self._placed.add(placed)
         return placed
+
+
+def _held(captured: Captured, step: PlacedStep, at: Sequence[Place]) -> dict[tuple[int, Place], Held]:
+    """The scratch variables of a step that was tried, by variable and place, to become the replicas that it trains."""
+    mine, held = captured.whole.variables, by_whole_node(captured, step.variables)
+    return {(id(mine[node]), place): held[node] for node, place in zip(mine, at, strict=True)}

@@ -287,25 +287,7 @@ class Controller:
     def _watch(self) -> Steps[None]:
         """Steady steps, until rest is due. Mappings are tried where the load changes."""
         self.narrator.now(phase_names.STEADY)
-        adaptation = None
-        if (
-            self.settings.adapt
-            and self.planner is not None
-            and len(self._there()) > 1
-            and (isinstance(self.mode, Placed) or self.trials.untouched_competes)
-        ):
-            probes = yield from self._meanwhile(self.live.background(self.live.load_probes))
-            adaptation = Adaptation(
-                self.trials,
-                self.planner,
-                probes,
-                self.settings,
-                self.narrator.say,
-                lambda: self.narrator.step,
-                self._search.trial_s,
-                self.clock,
-            )
-            yield from adaptation.begin()
+        adaptation = yield from self._adaptation()
         while True:
             self._is_calm = True
             try:
@@ -326,6 +308,25 @@ class Controller:
             self._look_for_lost()
             if self.lost.free(self.narrator.step):
                 yield from self._go_on(adaptation)
+
+    def _adaptation(self) -> Steps[Adaptation | None]:
+        """Begins to adapt to loads; None where nothing may be moved, or to nowhere."""
+        may_move = isinstance(self.mode, Placed) or self.trials.untouched_competes
+        if not (self.settings.adapt and self.planner is not None and len(self._there()) > 1 and may_move):
+            return None
+        probes = yield from self._meanwhile(self.live.background(self.live.load_probes))
+        adaptation = Adaptation(
+            self.trials,
+            self.planner,
+            probes,
+            self.settings,
+            self.narrator.say,
+            lambda: self.narrator.step,
+            self._search.trial_s,
+            self.clock,
+        )
+        yield from adaptation.begin()
+        return adaptation
 
     def _go_on(self, adaptation: Adaptation | None) -> Steps[None]:
         """Workers were joined anew: build again what had been built, and go on."""
