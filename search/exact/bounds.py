@@ -46,10 +46,10 @@ def rounding(problem: Problem) -> float:
 
 def _with_ways(problem: Problem, weights: Floats) -> list[float]:
     """The bounds that follow from the order of the ops."""
-    from search.problem.longest_paths import heads, path_tables, tails  # numba is slow to import
+    from search.problem.longest_paths import heads, path_tables  # numba is slow to import
 
     ways = path_tables(problem.simulator.tables, problem.limits, problem.graph.order)
-    head_s, tail_s = heads(ways), tails(ways)
+    head_s, tail_s = heads(ways), problem.tail_s
     path_s = critical_path_s(problem, head_s + ways.cost_s + tail_s)
     if not path_s < np.inf:  # a link is missing that every mapping needs: nothing can be simulated
         return [path_s]

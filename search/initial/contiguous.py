@@ -6,6 +6,8 @@ units. After the program over contiguous splits of Tarnawski et al. 2020, on lin
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ Floats = NDArray[np.float64]
 
 MOST_SETS = 512  # of devices, alike ones not told apart
 MOST_WORK = 400_000_000  # sets times pairs of places in line
+ROUGH_WORK = 4_000_000  # the same of rough cuts, and so many times an op joins a stretch
 
 
 class Kinds(NamedTuple):
@@ -32,9 +35,9 @@ class Kinds(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Units in line. i: place."""
+    """Blocks of units in line, most often of one unit. i: place."""
 
-    first_op: Ints  # [i + 1] the ops of the unit at i are op[first_op[i]] to op[first_op[i + 1]]
+    first_op: Ints  # [i + 1] the ops of the block at i are op[first_op[i]] to op[first_op[i + 1]]
     op: Ints
     cost_s: Floats  # [i, d]
     unit_bytes: Floats  # [i]
@@ -42,49 +45,82 @@ class Line(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """The best cut of the first i units over each set of devices."""
+    """The best cut of the first i blocks over each set of devices."""
 
     largest_s: Floats  # [i, sets] infinite where there is none
     begin: Ints  # [i, sets] where its last stretch begins
     kind: Ints  # [i, sets] and its kind of device
 
 
-def contiguous_placements(problem: Problem) -> list[Placement]:
+def contiguous_placements(problem: Problem) -> Iterator[Placement]:
     """The best cut of each of the `lines` of units; none where devices are of too many kinds, or no cut fits."""
+    if _sets(problem) * len(problem.units) ** 2 <= MOST_WORK:
+        yield from _cuts(problem, len(problem.units))
+
+
+def rough_placements(problem: Problem) -> Iterator[Placement]:
+    """The same between blocks of neighbours of about equal cost, few enough to take a moment; at least 2 a device, or
+    none.
+    """
+    sets, ops = _sets(problem), len(problem.graph)
+    places = min(len(problem.units), math.isqrt(ROUGH_WORK // sets), ROUGH_WORK // ops)
+    if places >= 2 * len(problem.topology) or places == len(problem.units):
+        yield from _cuts(problem, places)
+
+
+def _sets(problem: Problem) -> int:
+    return int(np.prod(kinds_of(problem).size + 1, dtype=np.float64))
+
+
+def _cuts(problem: Problem, places: int) -> Iterator[Placement]:
+    """The best cut of each line into so many blocks."""
     kinds = kinds_of(problem)
-    sets = int(np.prod(kinds.size + 1, dtype=np.float64))
-    if sets > MOST_SETS or sets * len(problem.units) ** 2 > MOST_WORK:
-        return []
-    found = (cut(problem, line, kinds) for line in lines(problem))
-    return list(dict.fromkeys(placement for placement in found if placement is not None))
+    if _sets(problem) <= MOST_SETS:
+        for line in lines(problem):
+            found = cut(problem, line, kinds, places)
+            if found is not None:
+                yield found
 
 
-def cut(problem: Problem, line: Ints, kinds: Kinds) -> Placement | None:
-    """The best cut of `line`, [units] in order; None where none fits into memory."""
+def cut(problem: Problem, line: Ints, kinds: Kinds, places: int | None = None) -> Placement | None:
+    """The best cut of `line`, [units] in order; None where none fits into memory. places: only between so many blocks
+    of about equal cost; None for any place.
+    """
     limits, ops = problem.limits, [problem.units[u] for u in line.tolist()]
+    first = _first_of_blocks(np.array(problem.unit_mean_s)[line], places)
     row = Line(
-        np.cumsum([0, *map(len, ops)]).astype(np.int32),
+        np.cumsum([0, *map(len, ops)]).astype(np.int32)[[*first, -1]],
         np.array([v for unit in ops for v in unit], np.int32),
-        np.array(problem.unit_cost_s)[line],
-        limits.unit_bytes[line],
+        np.add.reduceat(np.array(problem.unit_cost_s)[line], first),
+        np.add.reduceat(limits.unit_bytes[line], first),
         limits.capacity_bytes,
     )
+    borders = [*first.tolist(), len(line)]
     cuts = cut_line(problem.max_load.ends, row, kinds)
     best = int(cuts.largest_s[-1].argmin())
     if not cuts.largest_s[-1, best] < np.inf:
         return None
-    placement, end = np.empty(len(line), np.int32), len(line)
+    placement, end = np.empty(len(line), np.int32), len(first)
     free = [[d for d in range(len(problem.alike)) if problem.alike[d] == first] for first in kinds.device]
     while end > 0:
         begin, kind = int(cuts.begin[end, best]), int(cuts.kind[end, best])
-        placement[line[begin:end]] = free[kind].pop()
+        placement[line[borders[begin] : borders[end]]] = free[kind].pop()
         end, best = begin, best - int(kinds.weight[kind])
     return tuple(placement.tolist())
 
 
+def _first_of_blocks(mean_s: Floats, places: int | None) -> NDArray[np.int64]:
+    """Where in line each block begins. mean_s: of each unit in line."""
+    if places is None or places >= len(mean_s):
+        return np.arange(len(mean_s))
+    weight = mean_s if mean_s.any() else np.ones(len(mean_s))
+    block = np.floor((np.cumsum(weight) - weight) / weight.sum() * places)
+    return np.flatnonzero(np.diff(block, prepend=-1.0))
+
+
 @jit
 def cut_line(ends: Ends, line: Line, kinds: Kinds) -> Cuts:
-    """All best cuts, from the left: each stretch from j on grows unit by unit, and with it its load."""
+    """All best cuts, from the left: each stretch from j on grows block by block, and with it its load."""
     units, sets = len(line.cost_s), 1
     for kind in range(len(kinds.size)):
         sets *= kinds.size[kind] + 1

@@ -38,7 +38,11 @@ def starts(problem: Problem, stop: Stop) -> list[Placement]:
 
 
 def _rules(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
-    yield from (lambda rule=rule: [repaired(problem, rule(problem))] for rule in (heft, donf, peft, cpop))
+    first, *others = (lambda rule=rule: [repaired(problem, rule(problem))] for rule in (heft, donf, peft, cpop))
+    yield first
+    if problem.objective == "max-load":  # list schedulers know nothing of it
+        yield lambda: _rough_cuts(problem)
+    yield from others
     yield lambda: expert_placements(problem)
     yield lambda: part_placements(problem)
     if problem.objective == "max-load":
@@ -48,8 +52,14 @@ def _rules(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
         yield from (lambda f=f: [_heft_on(problem, len(problem.topology), f)] for f in LINK_FACTORS)
 
 
-def _cuts(problem: Problem) -> list[Placement]:
-    from search.initial.contiguous import contiguous_placements  # numba is slow to import
+def _rough_cuts(problem: Problem) -> Iterator[Placement]:
+    from search.initial.contiguous import rough_placements  # numba is slow to import
+
+    return rough_placements(problem)
+
+
+def _cuts(problem: Problem) -> Iterator[Placement]:
+    from search.initial.contiguous import contiguous_placements
 
     return contiguous_placements(problem)
 

@@ -21,7 +21,9 @@ from search.problem.searcher import Deadline, Searcher, fitting_placements, neve
 
 Rows = NDArray[np.int32]
 
-AT_ONCE = 4096  # placements that are predicted together
+AT_ONCE = 4096  # placements that are predicted together, at most
+AT_ONCE_WORK = 20_000_000  # the ops and edges of them all: a fraction of a second between two looks at the clock
+MOST_BUDGET = 1e15  # predictions, where time is all but endless
 FEW_UNITS = 64  # of a problem whose placements are predicted whole, or more of fewer placements
 
 
@@ -44,6 +46,7 @@ class PredictedSettings:
     enumerate: int = 65_536  # spaces of up to so many placements are predicted whole
     certify: int = 256  # units up to which branch and bound has a go, where nothing but the simulator judges
     certify_work: int = 200_000_000  # its ExactSettings.work
+    certify_share: float = 1 / 3  # of the time that is left, at most
     pool: int = 256  # of the best placements so many are kept
 
 
@@ -88,16 +91,17 @@ class PredictedSearch:
         if self.rounds:
             return
         self.elites.room = self.settings.enumerate
+        at_once = min(AT_ONCE, max(1, AT_ONCE_WORK // self.problem.ops_and_edges))
         every, whole, count, begin_s = fitting_placements(self.problem), False, 0, self._left_s()
         while not (self._searcher.stop() and self.elites.value):
-            part = np.array(list(islice(every, AT_ONCE)), np.int32)
+            part = np.array(list(islice(every, at_once)), np.int32)
             if not len(part):
                 whole = True
                 break
             self.elites.add(part, self.predict(part))
             count += len(part)
             left_s = self._left_s()
-            is_more = len(part) == AT_ONCE and self.problem.space > count
+            is_more = len(part) == at_once and self.problem.space > count
             if is_more and left_s < math.inf and (self.problem.space - count) * (begin_s - left_s) > left_s * count:
                 self._too_many, self.elites.room = True, self.settings.pool
                 return
@@ -114,8 +118,11 @@ class PredictedSearch:
     def _certify(self) -> None:
         """Let branch and bound improve on the best, or prove a bound."""
         limits = ExactSettings(enumerate=0, work=self.settings.certify_work)
-        seed, stop = self._searcher.rng.getrandbits(32), self._searcher.stop
-        exact = Exact(self.problem, seed=seed, stop=stop, settings=limits)
+        seed, until_s = self._searcher.rng.getrandbits(32), self._left_s() * (1 - self.settings.certify_share)
+        # Its last part runs on one core, and may end with nothing: annealing gets the rest of the time.
+        exact = Exact(
+            self.problem, seed=seed, stop=lambda: self._searcher.stop() or self._left_s() < until_s, settings=limits
+        )
         exact.ask()
         self._searcher.evaluations += exact.evaluations
         self.bound_s = exact.bound()
@@ -130,8 +137,11 @@ class PredictedSearch:
         whole, begin_s = budget, self._left_s()
         if self.problem.objective == "makespan":
             budget -= self._breed(int(budget * self.settings.bred), rng)
+        self.rounds += 1
+        if self._searcher.stop():  # moves of large graphs take seconds to make
+            return
         self.moves.forget()
-        explore = self.rounds % 2 == 1
+        explore = self.rounds % 2 == 0
         cooling = SIMULATOR_AS_CLOCK[self.problem.objective] if trusted else Cooling()
         cooling = replace(cooling, hot=cooling.hot * self.settings.hotter) if explore else cooling
         lines = self._lines(explore, cooling)
@@ -140,7 +150,6 @@ class PredictedSearch:
             self.problem, self.moves, lines, self.elites, evaluations=int(budget * quicker), rng=rng,
             stop=self._searcher.stop, cooling=cooling,
         )  # fmt: skip
-        self.rounds += 1
         self._per_s = whole / max(begin_s - self._left_s(), 1e-6) if begin_s < math.inf else 0.0
 
     def _begin(self) -> None:
@@ -180,7 +189,7 @@ class PredictedSearch:
         if not doubled:
             return first
         wanted = first << min(self.rounds, self.settings.doublings)
-        affordable = int(self._per_s * self._left_s()) if self._per_s else 0
+        affordable = int(min(self._per_s * self._left_s(), MOST_BUDGET)) if self._per_s else 0
         return max(self.settings.fewest, affordable) if 0 < affordable < self.settings.last * wanted else wanted
 
     def _left_s(self) -> float:

@@ -39,6 +39,4 @@ def optimistic_cost_s(problem: Problem) -> Costs:
     OCT(v, d) = max over consumers u of min over devices e of (OCT(u, e) + cost(u, e) + crossing(d, e)).
     Infinity where v cannot run on d, or where each way on needs a link that is missing.
     """
-    from search.problem.longest_paths import path_tables, tails  # numba is slow to import
-
-    return tails(path_tables(problem.simulator.tables, problem.limits, problem.graph.order))
+    return problem.tail_s

@@ -179,10 +179,8 @@ def _cooler(problem: Problem, moves: Moves) -> tuple[Cool, int]:
         ends = problem.max_load.ends
         return lambda chain, t, x: cool_loads(ends, moves.space, t, chain, x), 1 + size // 100
     from search.local.kernels.makespan_chain import cool_makespan
-    from search.problem.longest_paths import path_tables, tails
 
-    tables = problem.simulator.tables
-    tables = tables._replace(tail_s=tails(path_tables(tables, problem.limits, problem.graph.order)).min(axis=1))
+    tables = problem.simulator.tables._replace(tail_s=problem.tail_s.min(axis=1))
     return lambda chain, t, x: cool_makespan(tables, moves.space, t, chain, x), size
 
 

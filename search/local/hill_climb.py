@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from search.problem.searcher import Stop
 # Long runs move, too, because to move one layer of many cuts two tensors to save one.
 RUN_LENGTHS = (1, 2, 4, 8, 16, 32)
 GAIN = 1e-9  # relative: less is a rounding error
+MOST_LISTED = 1_000_000  # moves; of more, some are drawn
 
 
 class Shift(NamedTuple):
@@ -108,9 +109,22 @@ def kicked(problem: Problem, placement: Placement, rng: random.Random) -> Placem
     return placement
 
 
-def _shuffled(problem: Problem, rng: random.Random) -> list[Move]:
-    """All shifts, and one random swap for each unit."""
+def _shuffled(problem: Problem, rng: random.Random) -> Iterable[Move]:
+    """All shifts, and one random swap for each unit; where that would take long, so many that are drawn."""
     count = len(problem.units)
+    total = len(RUN_LENGTHS) * sum(map(len, problem.feasible)) + count
+    if total > MOST_LISTED:
+        return (_drawn(problem, rng) for _ in range(total))
     moves: list[Move] = [*shifts(problem), *(Swap(u, rng.randrange(count)) for u in range(count))]
     rng.shuffle(moves)
     return moves
+
+
+def _drawn(problem: Problem, rng: random.Random) -> Move:
+    """A swap as often as there would be one among all moves."""
+    count, length = len(problem.units), rng.choice(RUN_LENGTHS)
+    first = rng.randrange(count - length + 1)
+    devices = problem.feasible[first]
+    if rng.random() * (len(RUN_LENGTHS) * len(devices) + 1) < 1:
+        return Swap(first, rng.randrange(count))
+    return Shift(first, length, rng.choice(devices))

@@ -60,7 +60,8 @@ def plan(
     stop = Deadline(seconds, clock, over)
     search = _Search(problem, lambda roomier: SearchSession(searcher_name, roomier, seed=seed, stop=stop), lack)
     best_single = search.judge_singles()
-    bound = lower_bound(replace(problem, kept_bytes=None))  # an estimate, which proves nothing
+    # What is kept is an estimate, which proves nothing.
+    bound = lower_bound(problem if problem.kept_bytes is None else replace(problem, kept_bytes=None))
     while search.best.value > bound * (1 + CLOSE) and search.ask_and_tell():
         bound = max(bound, 0.0 if problem.kept_bytes else search.session.searcher.bound())
         if stop() and not search.only_lacks_memory:

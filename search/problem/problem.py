@@ -87,6 +87,15 @@ class Problem:
         return Simulator(self.graph, self.topology, self.schedule, self.costs)
 
     @cached_property
+    def tail_s(self) -> Costs:
+        """[ops, devices] seconds from the end of each op on each device to the end of the step, at the least; infinite
+        where it cannot run, or where each way on needs a link that is missing.
+        """
+        from search.problem.longest_paths import path_tables, tails  # numba is slow to import
+
+        return tails(path_tables(self.simulator.tables, self.limits, self.graph.order))
+
+    @cached_property
     def max_load(self) -> MaxLoad:
         return MaxLoad(self.graph, self.topology, self.costs)
 

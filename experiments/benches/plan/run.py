@@ -134,7 +134,7 @@ def planned(case: Case) -> Facts:
         **{name: problem.predict(repaired(problem, rule(problem))) for name, rule in LIST_SCHEDULERS.items()},
         "local": local.value,
     }
-    cuts = contiguous_placements(problem) if case.objective == "max-load" else []
+    cuts = list(contiguous_placements(problem)) if case.objective == "max-load" else []
     if cuts:
         peers["cut"] = min(problem.predict(placement) for placement in cuts)
     best = min(peers, key=lambda name: peers[name])

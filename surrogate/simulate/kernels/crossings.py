@@ -56,35 +56,39 @@ def _pop(times: Floats, items: Ints, count: int) -> int:
 
 
 @inner
-def _enqueue(
-    front: Ints, back: Ints, after: Ints, before: Ints, sent_s: Floats, pair: int, k: int, now_s: float
-) -> None:
+def _enqueue(w: RunState, pair: int, k: int, now_s: float) -> None:
     """Crossing k wants to start; of those that came at the same time the one of the earlier need is first."""
-    sent_s[k] = now_s
-    i = back[pair]
-    while i != NOTHING and sent_s[i] == now_s and i > k:
-        i = before[i]
-    j = front[pair] if i == NOTHING else after[i]
-    before[k], after[k] = i, j
+    w.sent_s[k] = now_s
+    i = w.back[pair]
     if i == NOTHING:
-        front[pair] = k
+        w.lined[w.lines[0]], w.line_of[pair] = pair, w.lines[0]
+        w.lines[0] += 1
+    while i != NOTHING and w.sent_s[i] == now_s and i > k:
+        i = w.before[i]
+    j = w.front[pair] if i == NOTHING else w.after[i]
+    w.before[k], w.after[k] = i, j
+    if i == NOTHING:
+        w.front[pair] = k
     else:
-        after[i] = k
+        w.after[i] = k
     if j == NOTHING:
-        back[pair] = k
+        w.back[pair] = k
     else:
-        before[j] = k
+        w.before[j] = k
 
 
 @inner
-def _dequeue(front: Ints, back: Ints, after: Ints, before: Ints, pair: int) -> int:
+def _dequeue(w: RunState, pair: int) -> int:
     """The first of the pair's queue, taken out."""
-    k = front[pair]
-    front[pair] = after[k]
-    if after[k] == NOTHING:
-        back[pair] = NOTHING
+    k = w.front[pair]
+    w.front[pair] = w.after[k]
+    if w.after[k] == NOTHING:
+        w.back[pair] = NOTHING
+        w.lines[0] -= 1
+        last = w.lined[w.lines[0]]
+        w.lined[w.line_of[pair]], w.line_of[last] = last, w.line_of[pair]
     else:
-        before[after[k]] = NOTHING
+        w.before[w.after[k]] = NOTHING
     return k  # type: ignore[no-any-return]
 
 
@@ -92,10 +96,9 @@ def _dequeue(front: Ints, back: Ints, after: Ints, before: Ints, pair: int) -> i
 def _first_free(t: Tables, w: RunState, turn: int, now_s: float) -> int:
     """The device pair whose next transfer may start now: that which waits longest; NOTHING where none may."""
     best, devices = NOTHING, len(w.running)
-    for pair in range(devices * devices):
+    for i in range(w.lines[0]):  # whatever their order, one of them waits longest
+        pair = w.lined[i]
         k = w.front[pair]
-        if k == NOTHING:
-            continue
         a, b = (pair, pair) if t.contention == LINK_CONTENTION else (pair // devices, pair % devices)
         if max(w.held_s[a], w.held_s[b]) > now_s or w.held_turn[a] == turn or w.held_turn[b] == turn:
             continue
@@ -113,7 +116,7 @@ def _waits_longer(w: RunState, k: int, other: int) -> bool:
 def no_crossings(w: RunState) -> None:
     """Nothing is on its way, as at second 0."""
     w.arrived_head[:], w.arrived_tail[:], w.last[:] = 0, 0, NOTHING
-    w.front[:], w.back[:], w.held_s[:], w.held_turn[:] = NOTHING, NOTHING, 0.0, 0
+    w.front[:], w.back[:], w.held_s[:], w.held_turn[:], w.lines[0] = NOTHING, NOTHING, 0.0, 0, 0
 
 
 @inner
@@ -161,7 +164,7 @@ def requests(t: Tables, w: RunState, events: int, now_s: float) -> tuple[int, in
         happened += 1
         if k != NOTHING:
             pair = w.device[t.src[k]] * len(w.running) + w.device[t.dst[k]]
-            _enqueue(w.front, w.back, w.after, w.before, w.sent_s, pair, k, now_s)
+            _enqueue(w, pair, k, now_s)
             requested += 1
     return requested, happened
 
@@ -193,7 +196,7 @@ def start_transfers(t: Tables, w: RunState, events: int, waiting: int, turn: int
 @inner
 def _starts(t: Tables, w: RunState, pair: int, turn: int, now_s: float) -> float:
     """The first of the pair's queue holds its link, or its ports, until the returned second."""
-    k = _dequeue(w.front, w.back, w.after, w.before, pair)
+    k = _dequeue(w, pair)
     d, e = pair // len(w.running), pair % len(w.running)
     _, way_s, _ = transfer_s(t.link, d, e, t.tensor_bytes[k])
     end_s: float = now_s + way_s

@@ -57,6 +57,9 @@ class RunState(NamedTuple):
     back: Ints
     after: Ints  # [k]
     before: Ints
+    lined: Ints  # [src * devices + dst] the pairs that have a queue, in any order: the first `lines[0]`
+    line_of: Ints  # [src * devices + dst] where such a pair is in `lined`
+    lines: Ints  # [1]
     held_s: Floats  # [src * devices + dst], or [d]: a link or a port is taken until then
     held_turn: Words
     left_s: Floats  # [d] seconds of the ops there that have not begun
@@ -101,6 +104,9 @@ def workspace(tables: Tables) -> RunState:
         back=np.empty(pairs, np.int32),
         after=np.empty(queued, np.int32),
         before=np.empty(queued, np.int32),
+        lined=np.empty(pairs, np.int32),
+        line_of=np.empty(pairs, np.int32),
+        lines=np.empty(1, np.int32),
         held_s=np.empty(pairs),
         held_turn=np.empty(pairs, np.int64),
         left_s=np.empty(devices),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from placer.graph.op_graph import Edge, Op, OpGraph
-from search.initial.contiguous import contiguous_placements, cut, kinds_of
+from search.initial.contiguous import contiguous_placements, cut, kinds_of, rough_placements
 from search.initial.starts import starts
 from search.problem.problem import Problem
 from search.problem.searcher import never
@@ -49,9 +49,22 @@ def test_the_best_cut_is_the_best_of_all_there_are(build, name, seed):
     best = min(map(problem.predict, able))
     as_they_come = cut(problem, np.arange(len(problem.units), dtype=np.int32), kinds_of(problem))
     assert problem.predict(as_they_come) == pytest.approx(best, rel=1e-12)
-    found = contiguous_placements(problem)
+    found = list(contiguous_placements(problem))
     assert as_they_come in found
     assert all(problem.fits(placement) for placement in found)
+
+
+def test_rough_cuts_are_nearly_as_good_and_are_those_of_units_where_these_are_few(build, monkeypatch):
+    problem = Problem(build.layered(4, layers=40, width=5), build.machine("gpu", "gpu", "cpu"), "max-load")
+    exact = list(contiguous_placements(problem))
+    assert list(rough_placements(problem)) == exact
+    monkeypatch.setattr("search.initial.contiguous.ROUGH_WORK", 50 * len(problem.graph))
+    rough = list(rough_placements(problem))
+    assert rough != exact and all(map(problem.fits, rough))
+    best, near = (min(map(problem.predict, found)) for found in (exact, rough))
+    assert best <= near < 1.1 * best
+    monkeypatch.setattr("search.initial.contiguous.ROUGH_WORK", 4 * len(problem.graph))
+    assert list(rough_placements(problem)) == []
 
 
 def test_searches_for_the_largest_load_start_from_them(build):
@@ -66,11 +79,11 @@ def test_where_no_cut_fits_there_is_none(build):
     )
     graph = OpGraph("uneven", ops, tuple(Edge(v, v + 1, 1) for v in range(3)))
     problem = Problem(graph, build.machine("gpu", "gpu", memory_bytes=(6, 2)), "max-load")
-    assert contiguous_placements(problem) == []
+    assert [*contiguous_placements(problem), *rough_placements(problem)] == []
     assert problem.fits(min(starts(problem, never), key=problem.predict))
 
 
 def test_devices_of_too_many_kinds_are_left_to_other_starts(build):
     machine = build.machine(*["gpu"] * 10, memory_bytes=tuple(range(1000, 1010)))
     problem = Problem(build.layered(2, layers=2), machine, "max-load")
-    assert contiguous_placements(problem) == []
+    assert [*contiguous_placements(problem), *rough_placements(problem)] == []
