@@ -26,7 +26,7 @@ PASSED = frozenset({"Identity", "StopGradient", "PreventGradient", "Reshape", "S
 
 def with_local_statistics(graph: StepGraph, plan: SplitPlan) -> tuple[SplitPlan, int, int]:
     """(the plan with local statistics, how many batch normalizations have them, how many keep those of the whole batch
-    though it is divided: what they do with them could not be followed).
+    though it is divided: what they do with them could not be followed, or a part would have a single value).
     """
     divisions = dict(plan.divisions)
     fused = [name for name in plan.divisions if _is_fused(graph, plan, name)]
@@ -46,7 +46,7 @@ def kept_whole(plan: SplitPlan, made: int = 0, kept: int = 0) -> str | None:
     if kept:
         return (
             f"{kept} of {made + kept} batch normalisations keep the statistics of the whole batch, because what the "
-            "step does with them could not be followed."
+            "step does with them could not be followed, or a part would have a single value of each channel."
         )
     return None if plan.is_local else NONE_LOCAL
 
@@ -134,11 +134,16 @@ class _Finder:
                     inner.add(op)
             reduced |= {source for op in inner for source in self._sources(op)}
         local = reduced | inner
-        if any(self.plan.divisions[op.name].parts != parts for op in reduced):
+        if any(self.plan.divisions[op.name].parts != parts or self._lacks_values(op, parts) for op in reduced):
             return {}
         if not all(self._is_sound(op, user, local, parts) for op in local for user in op.outputs[0].consumers()):
             return {}
         return {op.name: Division(LOCAL, parts) for op in local}
+
+    def _lacks_values(self, op: Any, parts: int) -> bool:
+        """Whether one of so many parts would have a single value of what is reduced over."""
+        way = self.graph.way(op.name, LOCAL)
+        return way is None or way.extent < parts * way.least
 
     def _after(self, reduced: set[Any]) -> list[Any]:
         """All that may be done by each part after reductions, producers first."""
@@ -176,7 +181,9 @@ class _Finder:
         return all(_is_first(cut) and t.name in self.examples for cut, t in cuts)
 
     def _is_sound(self, op: Any, user: Any, local: set[Any], parts: int) -> bool:
-        """Whether a user of what is local works on it as well, or leads to no op that is divided."""
+        """Whether a user of what is local works on it as well, or leads neither to an op that is divided nor to what
+        the step returns: a loss, whose gradient may be a constant.
+        """
         if user in local:
             return True
         if user.name in self.plan:
@@ -184,10 +191,14 @@ class _Finder:
         return not self._leads_on(user)
 
     def _leads_on(self, op: Any) -> bool:
-        """Whether something divided takes what an op puts out, or what is made of it."""
+        """Whether something divided takes what an op puts out, or what is made of it, or the step returns that."""
         stack, seen = [op], {op}
         while stack:
-            for user in {user for tensor in stack.pop().outputs for user in tensor.consumers()} - seen:
+            outputs = stack.pop().outputs
+            users = {user for tensor in outputs for user in tensor.consumers()}
+            if outputs and not users:
+                return True
+            for user in users - seen:
                 if user.name in self.plan:
                     return True
                 seen.add(user)

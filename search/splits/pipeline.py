@@ -5,9 +5,11 @@ gradient accumulation where they share a device.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+
+import tensorflow as tf
 
 from placer.splits.pieces import names_of, text_of
 from placer.splits.plan import Division, PlanError, SplitPlan
@@ -40,7 +42,7 @@ def pipeline(graph: StepGraph, micro_batches: int, devices: int) -> SplitPlan:
     for op in graph.order:
         texts = names_of(text for text in graph.nodes[op.name].input if not text.startswith("^"))
         taken = {i: cuts[text] for i, text in enumerate(texts) if text in cuts}
-        chosen = _way(graph.ways(op.name), taken, micro_batches) if taken else None
+        chosen = _way(graph.ways(op.name), taken, _whole_handles(op, taken), micro_batches) if taken else None
         if chosen is not None:
             divisions[op.name] = Division(chosen, micro_batches)
             kinds = enumerate(graph.ways(op.name)[chosen].outputs)
@@ -54,11 +56,20 @@ def pipeline(graph: StepGraph, micro_batches: int, devices: int) -> SplitPlan:
     return SplitPlan(divisions, in_flight=2 * devices - 1)
 
 
-def _way(ways: Mapping[str, Way], taken: Mapping[int, Cut], parts: int) -> str | None:
-    """A way that takes inputs as they are cut; all others are whole, and each part has what it needs of them."""
+def _whole_handles(op: Any, taken: Mapping[int, Cut]) -> list[int]:
+    """The inputs of an op that are variables, and not divided."""
+    return [i for i, tensor in enumerate(op.inputs) if tensor.dtype == tf.resource and i not in taken]
+
+
+def _way(ways: Mapping[str, Way], taken: Mapping[int, Cut], handles: Sequence[int], parts: int) -> str | None:
+    """A way that takes inputs as they are cut; all others are whole, and each part has what it needs of them, but a
+    variable that is whole stays so. handles: the inputs that are such variables.
+    """
     for name, way in ways.items():
         kinds = {i: way.inputs[i] for i in taken}
         as_cut = all(isinstance(kind, Cut) and kind.axis == taken[i].axis for i, kind in kinds.items())
+        if any(isinstance(way.inputs[i], Cut) for i in handles):
+            continue
         if as_cut and way.extent >= parts * way.least:
             return name
     return None

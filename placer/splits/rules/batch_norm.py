@@ -109,7 +109,7 @@ def _merges(op: Any) -> bool:
 
 
 def _least(shape: Sequence[int]) -> int:
-    """The fewest examples of a part: two values per channel, because the variance of one is NaN on GPUs."""
+    """The fewest examples of a part: two values per channel, because the variance of one is 0, or NaN on GPUs."""
     return 1 if prod(shape[1:-1]) > 1 else 2
 
 

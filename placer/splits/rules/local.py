@@ -5,6 +5,7 @@ These change what is computed, so that no other rule offers them, and a plan has
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from placer.splits.rules import batch_norm, elementwise
@@ -28,7 +29,10 @@ def local_way(op: Any) -> Way | None:
     if op.type in FUSED:
         return batch_norm.own_statistics(op)
     if op.type in REDUCED and not op.inputs[0].dtype.is_integer and 0 in axes(op):
-        return Way((Cut(0), None), (Local(scaled=op.type == "Sum"),), dims(op.inputs[0])[0])
+        shape = dims(op.inputs[0])
+        others = prod(shape[axis] for axis in axes(op) if axis)
+        # The variance of one value is 0, and normalized by it, that value says nothing any more.
+        return Way((Cut(0), None), (Local(scaled=op.type == "Sum"),), shape[0], least=1 if others > 1 else 2)
     if op.type in VECTORS and len(op.outputs) == 1:
         return Way((None,) * len(op.inputs), (Local(),), extent=0)
     return None

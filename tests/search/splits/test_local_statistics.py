@@ -199,13 +199,25 @@ def test_other_means_over_examples_stay_those_of_the_whole_batch():
         assert with_local_statistics(StepGraph(captured.graph_def), plan) == (plan, 0, 0)
 
 
-def test_statistics_that_the_loss_uses_otherwise_stay_those_of_the_whole_batch():
+@pytest.mark.parametrize("joined", [tf.multiply, tf.add, lambda one, other: other - 0.0 * one])
+def test_statistics_that_the_loss_uses_otherwise_stay_those_of_the_whole_batch(joined):
+    """Also where the gradient of that is a constant, as of a penalty on the variance."""
     weight = tf.Variable(tf.random.stateless_normal([4, 3], [5, 6]))
 
     def forward(x):
         y, variance = normalized(x @ weight, [0])
-        return tf.reduce_mean(y**3) * tf.reduce_sum(variance)
+        return joined(tf.reduce_mean(y**3), tf.reduce_sum(variance))
 
     captured = captured_of(forward, weight)
     plan = plan_of(captured, "batch", 2)
     assert with_local_statistics(StepGraph(captured.graph_def), plan) == (plan, 0, 1)
+
+
+@pytest.mark.parametrize(("parts", "found"), [(2, (1, 0)), (3, (1, 0)), (4, (0, 1)), (6, (0, 1))])
+def test_where_a_part_would_have_one_value_of_each_channel_statistics_stay_those_of_the_whole_batch(parts, found):
+    """Of 6 examples; its variance would be 0, and what it is normalized by it says nothing any more."""
+    weight = tf.Variable(tf.random.stateless_normal([4, 3], [5, 6]))
+    captured = captured_of(lambda x: tf.reduce_mean(normalized(x @ weight, [0])[0] ** 3), weight)
+    plan = plan_of(captured, "batch", parts)
+    local, made, kept = with_local_statistics(StepGraph(captured.graph_def), plan)
+    assert (made, kept) == found and local.is_local == bool(made)

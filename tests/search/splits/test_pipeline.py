@@ -20,6 +20,7 @@ from placer.graph.topology import Device, Link, Topology
 from placer.splits.plan import PlanError
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
+from placer.trace.capture import capture
 from search.session.prediction import Prediction
 from search.splits.choose import Judge
 from search.splits.pipeline import pipeline
@@ -192,3 +193,29 @@ def test_fewer_are_under_way_where_memory_has_no_room_for_more(training):
     found = (judged(captured, plan, int(share * held[0])) for share in (1.22, 1.2, 1.18))  # more holds all sixteen
     assert any(under_way < 16 and predicted_s < float("inf") for under_way, predicted_s in found)
     assert judged(captured, plan, int(0.02 * held[0])) == (1, float("inf"))
+
+
+def test_a_variable_of_one_number_per_example_stays_whole(two_cpus):
+    """It is read whole in one place, and written from what comes in micro-batches."""
+    weight, history = tf.Variable(tf.random.stateless_normal([4], [5, 6])), tf.Variable(tf.ones([8]))
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            per_example = tf.tensordot(x, weight, 1) ** 2
+            loss = tf.reduce_sum(tf.nn.softmax(history) * per_example)
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        history.assign(0.9 * history + 0.1 * per_example)
+        return loss
+
+    batch = (tf.random.stateless_normal([8, 4], [1, 2]),)
+    captured = capture(step, batch, "step")
+    made = divided(captured, 4)
+    assert len(made.plan) and not made.captured.divided
+    start = {name: variable.numpy() for name, variable in captured.variables.items()}
+    wanted = reference(captured, start, [batch])
+    placed = PlacedStep(Template(made.captured), [two_cpus.tf_name(0)] * len(made.captured.graph))
+    placed.run_flat(captured.flat_inputs(batch))
+    after = made.captured.joined({name: variable.numpy() for name, variable in placed.variables.items()})
+    placed.close()
+    for name, value in wanted.after.items():
+        np.testing.assert_allclose(after[name], value, rtol=1e-5)
