@@ -16,8 +16,9 @@ from placer.errors import BadInputError
 HEADROOM_MIB, HEADROOM_SHARE = 2048, 0.02  # of a GPU, for what TensorFlow does not count: driver context, kernels
 MOST_HEADROOM_SHARE = 0.25
 ASK_TIMEOUT_S = 30.0
-ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.free", "--format=csv,noheader,nounits")
+ASK = ("nvidia-smi", "--query-gpu=index,uuid,memory.free,name,mig.mode.current", "--format=csv,noheader,nounits")
 VISIBLE, GROWTH = "CUDA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH"
+ORDER, BY_BUS = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 
 
 def split(spec: str | None = None) -> None:
@@ -90,7 +91,7 @@ def _share_of_free_mib(asked: LogicalDevices) -> int:
         table = subprocess.run(ASK, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         table = ""
-    free_mib = least_free_mib(table, os.environ.get(VISIBLE))
+    free_mib = least_free_mib(table, os.environ.get(VISIBLE), by_bus=os.environ.get(ORDER) == BY_BUS)
     share = 0 if free_mib is None else share_mib(free_mib, asked.count)
     if share < 1:
         raise BadInputError(
@@ -100,14 +101,21 @@ def _share_of_free_mib(asked: LogicalDevices) -> int:
     return share
 
 
-def least_free_mib(table: str, visible: str | None) -> int | None:
-    """Mebibytes free on the fullest GPU in a table of index, uuid, free memory; None where one is missing.
+def least_free_mib(table: str, visible: str | None, *, by_bus: bool = False) -> int | None:
+    """Mebibytes free on the fullest GPU in a table of index, uuid, free memory, name, MIG mode; None where one is
+    missing, or divided by MIG, because then CUDA opens one slice.
 
     visible: as in CUDA_VISIBLE_DEVICES: indices or prefixes of uuids, up to the first that is neither; None = all.
+    by_bus: whether CUDA numbers GPUs as nvidia-smi does; else the fastest comes first, and where they are unlike, an
+    index says nothing of which is meant.
     """
-    rows = [[cell.strip() for cell in line.split(",")] for line in table.splitlines() if line.count(",") == 2]
-    if visible is not None:
-        rows = _named(rows, [name.strip() for name in visible.split(",")])
+    rows = [[cell.strip() for cell in line.split(",")] for line in table.splitlines() if line.count(",") == 4]
+    names = [] if visible is None else [name.strip() for name in visible.split(",")]
+    is_known = by_bus or len({row[3] for row in rows}) < 2 or not any(map(NUMBER.fullmatch, names))
+    if visible is not None and (is_known or not visible.strip()):
+        rows = _named(rows, names)
+    if any(row[4] == "Enabled" for row in rows):
+        return None
     free = [row[2] for row in rows]
     return min(map(int, free)) if free and all(map(NUMBER.fullmatch, free)) else None
 

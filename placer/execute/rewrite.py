@@ -7,6 +7,7 @@ names into a copy of it (docs/decisions/001-function-defs.md).
 from __future__ import annotations
 
 import itertools
+import os
 import weakref
 from collections.abc import Collection, Sequence
 from collections.abc import Mapping as MappingABC
@@ -27,6 +28,8 @@ from placer.trace.capture import Captured
 from placer.trace.graph_def.as_function import as_function
 from placer.trace.graph_def.node_def import source_of
 from placer.trace.random_streams import Draws
+
+XLA_FLAGS, AUTO_JIT = "TF_XLA_FLAGS", "tf_xla_auto_jit"  # the flag is stronger than the options of a call or a session
 
 _serial = itertools.count()
 
@@ -211,8 +214,11 @@ def _function_def(captured: Captured) -> Any:
     function = as_function(captured.graph_def, arguments, captured.output_names, captured.writes)
     function_def = function.function_def
     function_def.signature.is_stateful = True
+    clusters = AUTO_JIT in os.environ.get(XLA_FLAGS, "")
     for node in function_def.node_def:
         node.attr.pop("_output_shapes", None)
+        if clusters:  # XLA would make one op of many, which hides where these ran, and how long each took
+            node.attr["_XlaCompile"].b = False
     return function_def
 
 

@@ -80,6 +80,6 @@ class Recorder:
 
 
 def _values_of(variables: Iterable[tf.Variable]) -> dict[int, Any]:
-    """Variable's id -> a copy of its value as it is now."""
-    with unwatched():
+    """Variable's id -> a copy of its value as it is now, in this process's memory: a GPU may have no room for it."""
+    with unwatched(), tf.device("CPU:0"):
         return {id(variable): variable.read_value() for variable in variables}

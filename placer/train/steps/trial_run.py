@@ -72,7 +72,8 @@ class TrialRun:
         self._agreements: dict[str, Agreement | LocalAgreement] = {}
         self._is_closed = False
         self._transfers, self._fingerprints = Transfers(), Fingerprints()
-        self.start = {name: tf.Variable(value, trainable=False) for name, value in recording.start.items()}
+        with tf.device("CPU:0"):  # a GPU may have no room for them beside the program's own
+            self.start = {name: tf.Variable(value, trainable=False) for name, value in recording.start.items()}
         self._scratch: dict[tuple[str, str, tuple[int | None, ...]], tf.Variable] = {}
 
     def variables(self, captured: Captured, device_of: MappingABC[str, str]) -> dict[str, tf.Variable]:

@@ -18,7 +18,9 @@ from placer.devices.specs import LogicalDevices, check_spec, logical_devices
 from placer.errors import BadInputError
 
 NONSENSE = "gpus cpus gpus: gpus:0 gpus:two gpus:65 gpus:-1 gpus:1,gpus:2 gpus:2@0 gpus:2@ gpus:2@1.5 gpus:2@4G"
-TABLE = "0, GPU-aaaa-1, 140000\n1, GPU-bbbb-2, 120000\n2, GPU-cccc-3, 100000\n"
+H200 = "NVIDIA H200, Disabled"
+TABLE = f"0, GPU-aaaa-1, 140000, {H200}\n1, GPU-bbbb-2, 120000, {H200}\n2, GPU-cccc-3, 100000, {H200}\n"
+UNLIKE = f"0, GPU-aaaa-1, 9000, NVIDIA T4, [N/A]\n1, GPU-bbbb-2, 120000, {H200}\n"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,30 @@ def test_the_least_free_memory_of_the_gpus_that_are_visible(visible, free):
     assert least_free_mib(TABLE, visible) == free
 
 
-@pytest.mark.parametrize("table", ["", "No devices were found\n", "0, GPU-aaaa, [N/A]\n", TABLE + "3, GPU-dd, [N/A]\n"])
+@pytest.mark.parametrize(
+    ("visible", "by_bus", "free"),
+    [
+        (None, False, 9000),
+        ("1", True, 120_000),
+        ("1", False, 9000),  # which CUDA calls 1 is not known: to it, the fastest is 0
+        ("GPU-bbbb", False, 120_000),
+        ("", False, None),
+    ],
+)
+def test_the_index_of_a_gpu_beside_unlike_ones_means_it_only_where_cuda_counts_so(visible, by_bus, free):
+    assert least_free_mib(UNLIKE, visible, by_bus=by_bus) == free
+
+
+def test_memory_of_a_gpu_that_is_divided_by_mig_is_not_that_of_the_slice_that_is_opened():
+    table = TABLE.replace("120000, NVIDIA H200, Disabled", "120000, NVIDIA H200, Enabled")
+    assert least_free_mib(table, None) is least_free_mib(table, "1") is None
+    assert least_free_mib(table, "0") == 140_000
+
+
+NOT_TOLD = ["", "No devices were found\n", f"0, GPU-aaaa, [N/A], {H200}\n", f"{TABLE}3, GPU-dd, [N/A], {H200}\n"]
+
+
+@pytest.mark.parametrize("table", NOT_TOLD)
 def test_memory_that_is_not_told_is_not_guessed(table):
     assert least_free_mib(table, None) is None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import random
+import subprocess
+import sys
 import weakref
 from functools import partial
 from threading import Thread
@@ -236,6 +238,37 @@ def test_what_lies_on_a_gpu_already_is_not_staged(setting, two_cpus):
     whole = Template(captured, two_cpus.host, 1).staged
     assert len(whole) == len(numbers)
     assert [len(Template(captured, two_cpus.host, 1, {i}).staged) for i in numbers] == [len(whole) - 1] * len(whole)
+
+
+XLA = """
+import os
+os.environ["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --tf_xla_min_cluster_size=2"
+import tensorflow as tf
+from placer.devices.opening import open_devices
+from placer.execute.rewrite import PlacedStep, Template
+from placer.trace.capture import capture
+
+devices, weight = open_devices("cpus:2"), tf.Variable(tf.ones([64, 64]))
+
+def step(x):
+    loss = tf.reduce_sum(tf.tanh(x @ weight) ** 2)
+    weight.assign_sub(0.1 * tf.tanh(weight + loss))
+    return loss
+
+captured = capture(step, (tf.ones([4, 64]),), "step", needs_loss=False)
+names = [devices.tf_name(v % 2 if op.colocate is None else 0) for v, op in enumerate(captured.graph.ops)]
+placed = PlacedStep(Template(captured), names)
+placed.run_flat(captured.flat_inputs((tf.ones([4, 64]),)))
+nodes = Template(captured).function_def.node_def
+assert nodes and all("_XlaCompile" in node.attr and not node.attr["_XlaCompile"].b for node in nodes)
+print("placed")
+"""
+
+
+def test_where_xla_clusters_of_itself_no_op_of_a_placed_step_is_hidden_in_a_cluster():
+    """`PlacedStep` refuses a step of whose ops TensorFlow does not say where they ran."""
+    ran = subprocess.run([sys.executable, "-c", XLA], capture_output=True, text=True, timeout=120)
+    assert ran.stdout.endswith("placed\n"), ran.stdout + ran.stderr[-3000:]
 
 
 def test_text_and_batches_of_unknown_size_are_not_staged(two_cpus):

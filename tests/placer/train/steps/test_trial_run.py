@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from placer.execute.agreement import LossDiffersError
 from placer.execute.outputs import values
 from placer.execute.rewrite import PlacedStep, Template
 from placer.trace.capture import capture
+from placer.train.steps.recorder import _values_of
 from placer.train.steps.trial_run import Recording, TrialRun
 
 BATCHES = [[tf.constant([1.0, 2.0])], [tf.constant([3.0, 1.0])]]
@@ -119,3 +121,16 @@ def test_a_table_is_read_as_it_is_now(two_cpus):
     table.insert(ids, [6.0, 7.0])
     with pytest.raises(LossDiffersError, match="untouched; it looks into a lookup table"):
         trial_run.run(placed)
+
+
+def test_what_is_kept_for_comparison_lies_in_the_memory_of_this_process(two_cpus):
+    """Wherever the program's variables are: a GPU that holds these may have no room for four times as much."""
+    with tf.device("CPU:1"):
+        variables = {"w": tf.Variable(tf.ones([4]))}
+    values = _values_of(variables.values())
+    assert all(value.device.endswith("CPU:0") for value in values.values())
+    start = {name: values[id(variable)] for name, variable in variables.items()}
+    with tf.device("CPU:1"):
+        trial_run = TrialRun(SimpleNamespace(), Recording(start, [], [], start), exact=True)
+    assert all(variable.device.endswith("CPU:0") for variable in trial_run.start.values())
+    assert trial_run._device.endswith("CPU:0")
