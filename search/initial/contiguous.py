@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 MOST_SETS = 512  # of devices, alike ones not told apart
 MOST_WORK = 400_000_000  # sets times pairs of places in line
+QUICK_WORK = 100_000_000  # the same of what takes less than a tenth of a second a line
 ROUGH_WORK = 4_000_000  # the same of rough cuts, and so many times an op joins a stretch
 
 
@@ -54,13 +55,18 @@ class Cuts(NamedTuple):
 
 def contiguous_placements(problem: Problem) -> Iterator[Placement]:
     """The best cut of each of the `lines` of units; none where devices are of too many kinds, or no cut fits."""
-    if _sets(problem) * len(problem.units) ** 2 <= MOST_WORK:
+    if _work(problem) <= MOST_WORK:
         yield from _cuts(problem, len(problem.units))
 
 
+def is_quick(problem: Problem) -> bool:
+    """Whether the best cuts are found in a moment."""
+    return _work(problem) <= QUICK_WORK
+
+
 def rough_placements(problem: Problem) -> Iterator[Placement]:
-    """The same between blocks of neighbours of about equal cost, few enough to take a moment; at least 2 a device, or
-    none.
+    """The best cuts between blocks of neighbours of about equal cost, which are found in a moment where those between
+    units are not; none where there would be fewer than 2 blocks a device.
     """
     sets, ops = _sets(problem), len(problem.graph)
     places = min(len(problem.units), math.isqrt(ROUGH_WORK // sets), ROUGH_WORK // ops)
@@ -70,6 +76,10 @@ def rough_placements(problem: Problem) -> Iterator[Placement]:
 
 def _sets(problem: Problem) -> int:
     return int(np.prod(kinds_of(problem).size + 1, dtype=np.float64))
+
+
+def _work(problem: Problem) -> int:
+    return _sets(problem) * len(problem.units) ** 2
 
 
 def _cuts(problem: Problem, places: int) -> Iterator[Placement]:

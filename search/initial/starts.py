@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from math import log
 
 from search.initial.expert import device_counts, expert_placements
@@ -14,7 +15,7 @@ from search.list_scheduling.donf import donf
 from search.list_scheduling.heft import heft
 from search.list_scheduling.list_scheduler import repaired
 from search.list_scheduling.peft import peft
-from search.list_scheduling.perturbed_heft import HeftVariant, placed_by_variant
+from search.list_scheduling.perturbed_heft import HeftVariant, placed_by_variant, with_foresight
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop
 
@@ -40,28 +41,25 @@ def starts(problem: Problem, stop: Stop) -> list[Placement]:
 def _rules(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
     first, *others = (lambda rule=rule: [repaired(problem, rule(problem))] for rule in (heft, donf, peft, cpop))
     yield first
-    if problem.objective == "max-load":  # list schedulers know nothing of it
-        yield lambda: _rough_cuts(problem)
+    cuts = iter(_cuts(problem) if problem.objective == "max-load" else ())
+    yield from islice(cuts, 1)  # because list schedulers know nothing of it
+    yield from (lambda v=v: [placed_by_variant(problem, v)] for v in with_foresight(problem))
     yield from others
     yield lambda: expert_placements(problem)
     yield lambda: part_placements(problem)
-    if problem.objective == "max-load":
-        yield lambda: _cuts(problem)
+    yield from cuts
     if problem.objective == "makespan":
         yield from (lambda k=k: [_heft_on(problem, k, 1.0)] for k in device_counts(len(problem.topology))[:0:-1])
         yield from (lambda f=f: [_heft_on(problem, len(problem.topology), f)] for f in LINK_FACTORS)
 
 
-def _rough_cuts(problem: Problem) -> Iterator[Placement]:
-    from search.initial.contiguous import rough_placements  # numba is slow to import
+def _cuts(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
+    """What takes a moment, then what takes longer."""
+    from search.initial.contiguous import contiguous_placements, is_quick, rough_placements  # numba is slow to import
 
-    return rough_placements(problem)
-
-
-def _cuts(problem: Problem) -> Iterator[Placement]:
-    from search.initial.contiguous import contiguous_placements
-
-    return contiguous_placements(problem)
+    if not is_quick(problem):
+        yield lambda: rough_placements(problem)
+    yield lambda: contiguous_placements(problem)
 
 
 def _heft_on(problem: Problem, devices: int, factor: float) -> Placement:

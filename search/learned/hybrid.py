@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.result import MEDIAN_SIGMAS, Measured, standard_error
+from search.initial.starts import starts
 from search.learned.predicted_search import PredictedSearch, PredictedSettings
-from search.local.anneal import prepare
+from search.local.anneal import prepare, two_ops
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, never
 
@@ -48,6 +49,7 @@ class Hybrid(Searcher):
     @classmethod
     def prepare(cls, objective: str) -> None:
         prepare(objective)
+        starts(two_ops(objective), never)
 
     def bound(self) -> float:
         """The best prediction where every placement was predicted, else what branch and bound has proven, or 0."""

@@ -46,7 +46,8 @@ class PredictedSettings:
     enumerate: int = 65_536  # spaces of up to so many placements are predicted whole
     certify: int = 256  # units up to which branch and bound has a go, where nothing but the simulator judges
     certify_work: int = 200_000_000  # its ExactSettings.work
-    certify_share: float = 1 / 3  # of the time that is left, at most
+    certify_share: float = 1 / 3  # of the time that is left, at most, but
+    certify_s: float = 1.0  # as long as this in any case
     pool: int = 256  # of the best placements so many are kept
 
 
@@ -74,6 +75,10 @@ class PredictedSearch:
     @cached_property
     def moves(self) -> Moves:
         return Moves(self.problem)
+
+    @cached_property
+    def _first_variant(self) -> HeftVariant:
+        return HeftVariant.best(self.problem)
 
     def is_small(self) -> bool:
         """Whether every placement can be predicted."""
@@ -118,14 +123,17 @@ class PredictedSearch:
     def _certify(self) -> None:
         """Let branch and bound improve on the best, or prove a bound."""
         limits = ExactSettings(enumerate=0, work=self.settings.certify_work)
-        seed, until_s = self._searcher.rng.getrandbits(32), self._left_s() * (1 - self.settings.certify_share)
+        seed, left_s = self._searcher.rng.getrandbits(32), self._left_s()
+        until_s = (
+            left_s - max(self.settings.certify_share * left_s, self.settings.certify_s) if left_s < math.inf else 0.0
+        )
         # Its last part runs on one core, and may end with nothing: annealing gets the rest of the time.
         exact = Exact(
             self.problem, seed=seed, stop=lambda: self._searcher.stop() or self._left_s() < until_s, settings=limits
         )
         exact.ask()
         self._searcher.evaluations += exact.evaluations
-        self.bound_s = exact.bound()
+        self.bound_s = max(self.bound_s, exact.bound())
         best = exact.ranking[: self.settings.pool]
         self.elites.add(np.array([p for _, p in best], np.int32), np.array([value for value, _ in best]))
 
@@ -162,8 +170,7 @@ class PredictedSearch:
         rounds = predictions // self.settings.heft_predictions
         if rounds < 1 or self._searcher.stop():
             return 0
-        first = HeftVariant.unperturbed(self.problem)
-        found = breed(self.problem, first, rounds=rounds, rng=rng, stop=self._searcher.stop)
+        found = breed(self.problem, self._first_variant, rounds=rounds, rng=rng, stop=self._searcher.stop)
         self._searcher.evaluations += rounds
         self.elites.add(np.array([p for _, p in found], np.int32), np.array([value for value, _ in found]))
         return rounds * self.settings.heft_predictions
@@ -199,7 +206,8 @@ class PredictedSearch:
 
     def rebase(self) -> None:
         """Predict the elites again, and the starts under the new costs; a small space is enumerated again."""
-        self.__dict__.pop("moves", None)  # of the old costs
+        for name in ("moves", "_first_variant"):  # of the old costs
+            self.__dict__.pop(name, None)
         elites, self.elites, self.bound_s = self.elites.ranked(), Elites(self.settings.pool), 0.0
         if self.is_small():
             self.rounds = 0
@@ -218,7 +226,7 @@ class PredictedSearch:
             "least": self.bound_s,
             "certified": self._certified,
             "too_many": self._too_many,
-            "moves": self.moves.share.tolist() if self.rounds else None,
+            "moves": self.moves.share.tolist() if "moves" in self.__dict__ else None,
         }
 
     def recall(self, memory: dict[str, Any]) -> None:
@@ -231,4 +239,5 @@ class PredictedSearch:
             self.elites.value[np.array(placement, np.int32).tobytes()] = value
         if self.rounds:
             self.starts = starts(self.problem, never)
+        if memory["moves"] is not None:
             self.moves.share = np.array(memory["moves"])

@@ -29,18 +29,28 @@ class Plan(NamedTuple):
     spans: Words  # [d] how many there are
     there_s: Floats  # [t, d] when a tensor is on a device; below 0 where it is not planned to be
     unit_device: Ints  # [u] NOWHERE before the unit's first op is planned
+    unit_s: Floats  # [u, d] seconds of those of its ops that are not planned yet
+    promised_s: Floats  # [d] the same of all units that are to be there
     free_bytes: Floats  # [d]
 
 
 @jit
 def list_schedule(
-    tables: Tables, limits: Limits, line: Ints, ahead_s: Floats, device: Ints, start_s: Floats, finish_s: Floats
+    tables: Tables,
+    limits: Limits,
+    line: Ints,
+    ahead_s: Floats,
+    foresight: float,
+    device: Ints,
+    start_s: Floats,
+    finish_s: Floats,
 ) -> bool:
     """Fill device, start_s and finish_s, [ops], by taking the ops in `line`, producers first.
 
     ahead_s: [ops, devices] seconds that count beside the finish when a device is chosen; where all are infinite, or
-    tie, the finish decides. Insertion-based, after Topcuoglu, Hariri, Wu 2002. Returns whether every unit found room
-    in memory.
+    tie, the finish decides. foresight: how much of the work counts there as well that is already bound to a device,
+    when the first op of a unit binds the others. Insertion-based, after Topcuoglu, Hariri, Wu 2002. Returns whether
+    every unit found room in memory.
     """
     ops, devices = tables.cost_s.shape
     room = ops + (len(tables.dst) if tables.ends_work else 0)
@@ -53,24 +63,31 @@ def list_schedule(
         np.zeros(devices, np.int64),
         np.full((tables.tensors, devices), -1.0),
         np.full(len(limits.unit_bytes), NOWHERE, np.int32),
+        np.zeros((len(limits.unit_bytes), devices)),
+        np.zeros(devices),
         limits.capacity_bytes.copy(),
     )
-    return _schedule(tables, limits, plan, line, ahead_s)
+    return _schedule(tables, limits, plan, line, ahead_s, foresight)
 
 
 @kernel
-def _schedule(tables: Tables, limits: Limits, plan: Plan, line: Ints, ahead_s: Floats) -> bool:
+def _schedule(tables: Tables, limits: Limits, plan: Plan, line: Ints, ahead_s: Floats, foresight: float) -> bool:
     complete = True
+    for op in line:
+        for device in range(tables.cost_s.shape[1]):
+            plan.unit_s[limits.unit_of[op], device] += tables.cost_s[op, device]
     for op in line:
         unit = limits.unit_of[op]
         only = plan.unit_device[unit]
         if only == NOWHERE:
             only = _last_resort(limits, plan, unit)
             complete = complete and only == NOWHERE
-        device, begin_s, receive_s, finish_s = _chosen(tables, limits, plan, op, only, ahead_s)
+        device, begin_s, receive_s, finish_s = _chosen(tables, limits, plan, op, only, ahead_s, foresight)
         if plan.unit_device[unit] == NOWHERE:
             plan.unit_device[unit] = device
             plan.free_bytes[device] -= limits.unit_bytes[unit]
+            plan.promised_s[device] += plan.unit_s[unit, device]
+        plan.promised_s[device] -= tables.cost_s[op, device]
         _settle(tables, plan, op, device, begin_s, receive_s, finish_s)
     return complete
 
@@ -96,7 +113,7 @@ def _last_resort(limits: Limits, plan: Plan, unit: int) -> int:
 
 @inner
 def _chosen(
-    tables: Tables, limits: Limits, plan: Plan, op: int, only: int, ahead_s: Floats
+    tables: Tables, limits: Limits, plan: Plan, op: int, only: int, ahead_s: Floats, foresight: float
 ) -> tuple[int, float, float, float]:
     """The device where the op finishes first, what is ahead of it counted: `only`, or any with room if NOWHERE.
 
@@ -112,6 +129,9 @@ def _chosen(
         begin_s = _gap(plan, device, ready_s, busy_s)  # EST, eq. 6
         finish_s = begin_s + busy_s  # EFT, eq. 7
         value_s = finish_s + ahead_s[op, device]
+        if foresight > 0 and plan.unit_device[unit] == NOWHERE:
+            rest_s = plan.unit_s[unit, device] - tables.cost_s[op, device]
+            value_s += foresight * (plan.promised_s[device] + rest_s)
         ties = value_s == best_value_s and finish_s < best_finish_s
         if best == NOWHERE or value_s < best_value_s or ties:
             best, best_value_s = device, value_s

@@ -47,17 +47,21 @@ def earliest_finish(problem: Problem, line: NDArray[np.int32], ahead_s: Costs | 
 
 
 def scheduled(
-    tables: Tables, limits: Limits, line: NDArray[np.int32], ahead_s: Costs | None = None
+    tables: Tables,
+    limits: Limits,
+    line: NDArray[np.int32],
+    ahead_s: Costs | None = None,
+    foresight: float = 0.0,
 ) -> tuple[NDArray[np.int32], Costs, Costs, bool]:
     """`earliest_finish` of tables and limits that need not be the problem's own: device, start_s, finish_s by op, and
-    whether every unit found room.
+    whether every unit found room. foresight: as for `list_schedule`.
     """
     from search.list_scheduling.kernel import list_schedule  # numba is slow to import
 
     n = len(tables.cost_s)
     device, start_s, finish_s = np.empty(n, np.int32), np.empty(n), np.empty(n)
     ahead_s = np.zeros(tables.cost_s.shape) if ahead_s is None else ahead_s
-    complete = list_schedule(tables, limits, line, ahead_s, device, start_s, finish_s)
+    complete = list_schedule(tables, limits, line, ahead_s, foresight, device, start_s, finish_s)
     return device, start_s, finish_s, complete
 
 

@@ -122,7 +122,8 @@ def _shuffled(problem: Problem, rng: random.Random) -> Iterable[Move]:
 
 def _drawn(problem: Problem, rng: random.Random) -> Move:
     """A swap as often as there would be one among all moves."""
-    count, length = len(problem.units), rng.choice(RUN_LENGTHS)
+    count = len(problem.units)
+    length = rng.choice([length for length in RUN_LENGTHS if length <= count])
     first = rng.randrange(count - length + 1)
     devices = problem.feasible[first]
     if rng.random() * (len(RUN_LENGTHS) * len(devices) + 1) < 1:

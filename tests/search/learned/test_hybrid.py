@@ -66,6 +66,21 @@ def test_a_space_that_cannot_be_predicted_in_the_time_that_is_left_is_searched(b
     assert value == pytest.approx(optimum, rel=0.01)
 
 
+def test_between_two_looks_at_the_clock_no_more_is_predicted_than_takes_a_moment(build, monkeypatch):
+    problem = Problem(build.layered(3, layers=2), build.machine("gpu", "cpu"))
+    predict, at_once = PredictedSearch.predict, []
+
+    def counting(search, rows):
+        at_once.append(len(rows))
+        return predict(search, rows)
+
+    monkeypatch.setattr(PredictedSearch, "predict", counting)
+    monkeypatch.setattr(predicted_search, "AT_ONCE_WORK", 7 * problem.ops_and_edges)
+    value = problem.predict(problem.placement(Hybrid(problem).ask()))
+    assert max(at_once) == 7
+    assert value == problem.predict_many(np.array(list(fitting_placements(problem)))).min()
+
+
 def test_few_placements_of_many_ops_are_not_all_held_at_once(build, monkeypatch):
     """2^16 placements of 3,016 ops would take gigabytes."""
     free = [Op(f"free{i}", cost_s={"gpu": 1.0, "cpu": 1.0}) for i in range(16)]

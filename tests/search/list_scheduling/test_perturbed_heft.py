@@ -1,14 +1,17 @@
 """Variants of HEFT: the plain one is HEFT, breeding never loses, missing links stay missing."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import pytest
 
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
 from search.initial.starts import starts
 from search.list_scheduling.heft import heft_placement
-from search.list_scheduling.perturbed_heft import HeftVariant, breed, placed_by_variant
+from search.list_scheduling.perturbed_heft import HeftVariant, breed, placed_by_variant, with_foresight
 from search.problem.problem import Problem
 from search.problem.searcher import never
 
@@ -61,3 +64,37 @@ def test_starts_hold_single_devices_and_heft_and_nothing_twice(problem):
     looks = count(1)
     few = starts(problem, lambda: next(looks) == 6)
     assert few == found[: len(few)] and next(looks) == 7
+
+
+def test_units_that_begin_with_what_costs_nothing_are_spread_with_foresight():
+    """Variables have no inputs and take no time: HEFT's rule puts all of them on the first device, and with each all
+    that is colocated with it.
+    """
+    ops, edges = [], []
+    for tower in range(16):
+        ops += [
+            Op(f"w{tower}", cost_s={"gpu": 0.0}, colocate=f"w{tower}"),
+            Op(f"x{tower}", cost_s={"gpu": 1.0 + tower}),
+        ]
+        ops.append(Op(f"y{tower}", cost_s={"gpu": 1.0}, colocate=f"w{tower}"))
+        edges += [Edge(3 * tower, 3 * tower + 2, 8), Edge(3 * tower + 1, 3 * tower + 2, 8)]
+    devices = tuple(Device(f"gpu:{i}", "gpu") for i in range(4))
+    problem = Problem(OpGraph("towers", tuple(ops), tuple(edges)), Topology(devices, (Link("*", "*", 0.0, 1e9),)))
+    heft = HeftVariant.unperturbed(problem)
+    (sighted,) = with_foresight(problem)
+    first = [problem.units[u][0] for u in range(len(problem.units))]
+    unit_device = placed_by_variant(problem, heft)
+    weights = [d for d, v in zip(unit_device, first, strict=True) if ops[v].name.startswith("w")]
+    assert set(weights) == {0}
+    spread = placed_by_variant(problem, sighted)
+    counts = Counter(d for d, v in zip(spread, first, strict=True) if ops[v].name.startswith("w"))
+    assert set(counts.values()) == {4}
+    assert problem.predict(spread) <= problem.predict(unit_device)
+    assert HeftVariant.best(problem).foresight == float(problem.predict(spread) < problem.predict(unit_device))
+
+
+def test_where_each_unit_is_one_op_there_is_no_foresight():
+    ops = tuple(Op(f"x{i}", cost_s={"cpu": 1.0}) for i in range(3))
+    devices = (Device("cpu:0", "cpu"), Device("cpu:1", "cpu"))
+    problem = Problem(OpGraph("loose", ops, ()), Topology(devices, (Link("*", "*", 0.0, 1e9),)))
+    assert with_foresight(problem) == []

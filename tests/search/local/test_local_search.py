@@ -43,6 +43,22 @@ def test_no_single_move_improves_a_summit(problem):
     assert min(map(problem.predict, around)) >= end.value * (1 - 1e-9)
 
 
+def test_of_too_many_moves_as_many_are_drawn(problem, monkeypatch):
+    monkeypatch.setattr("search.local.hill_climb.MOST_LISTED", 0)
+    start = next(fitting_placements(problem))
+    searcher, tried = Local(problem), []
+
+    def predict(placement):
+        tried.append(placement)
+        return problem.predict(placement)
+
+    end = climb(problem, start, predict, evaluations=2000, rng=searcher.rng, stop=searcher.stop)
+    assert end.value < problem.predict(start) and len(tried) == end.evaluations
+    assert all(map(problem.fits, tried))
+    apart = [sum(a != b for a, b in zip(start, placement, strict=True)) for placement in tried[1:20]]
+    assert max(apart) > 1  # runs move, too
+
+
 def test_later_asks_look_around_the_best_measured(towers):
     searcher = Local(towers, settings=CLIMBING)
     target = (0,) * len(towers.units)

@@ -620,9 +620,10 @@ def ends_soon(done: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.slow
-def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: Any) -> None:
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: Any, at_once: int) -> None:
     x, y = data()
-    model = make_model()
+    model, plain = (make_model(steps_per_execution=at_once) for _ in range(2))
     placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
 
     def batches() -> Iterator[Any]:
@@ -632,7 +633,6 @@ def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: An
     dataset = tf.data.Dataset.from_generator(
         batches, output_signature=(tf.TensorSpec((BATCH, 6)), tf.TensorSpec((BATCH,), tf.int64))
     )
-    plain = make_model()
     for one, *placing_it in ((plain,), (model, placing)):
         with pytest.raises(tf.errors.OpError, match="no such batch"):
             fitted(one, *placing_it, x=dataset, y=None, batch_size=None)

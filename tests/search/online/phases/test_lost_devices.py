@@ -65,7 +65,7 @@ def test_a_device_that_is_given_up_is_named_once_with_the_reason():
     training.until("steady").machine.session.given_up = {"worker:1": "no memory is left."}
     training.steps(300)
     (said,) = training.said("lost")
-    assert said.startswith("worker:1 is given up: its worker cannot be started (no memory is left). Searches")
+    assert said.startswith("worker:1 is given up: its worker cannot be started (no memory is left). What was")
 
 
 def joining_anew(training, refused=None):
