@@ -36,11 +36,11 @@ class SQLiteFile:
             f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}",
             uri=True, timeout=busy_s, isolation_level=None, check_same_thread=not any_thread,
         )  # fmt: skip
-        self._settled_s, self._has_mode = time.monotonic(), False
+        self._settled_s, self._has_begun, self._has_mode = time.monotonic(), False, False
 
     def write_ahead(self) -> None:
         """Begin to write. Raises sqlite3.Error."""
-        mode = "delete" if is_shared(self.path) else "wal"
+        mode, self._has_begun = "delete" if is_shared(self.path) else "wal", True
         try:
             (found,) = self.connection.execute(f"PRAGMA journal_mode={mode}").fetchone()
             self._has_mode = found == mode
@@ -74,7 +74,7 @@ class SQLiteFile:
 
     def close(self) -> None:
         """Close it; harmless when called twice."""
-        if not self.reads:
+        if self._has_begun:
             with suppress(sqlite3.Error):  # others have it open, or it is closed
                 self.connection.execute(f"PRAGMA busy_timeout={CLOSE_BUSY_S * 1000:.0f}")
                 self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -129,7 +129,7 @@ class Campaign:
             self.seen.add(case.where)
             facts = self.store.opened(case.key) or self._opened(case, opened)
             for cell in self._left(cells, held):
-                if not self.over():
+                if not self.over() and cell.key not in self.lost:
                     self._cell(cell, held[cell.key], opened, carried_placements(facts))
 
     def _waits(self, case: Case, why: str) -> bool:
@@ -216,6 +216,7 @@ class Campaign:
                 continue
             if final is not None:
                 self.store.keep_final(cell.key, {**final, "n": n})
+                self.pauses_s.pop(cell.case.where, None)
                 self.progress.final(cell, final)
             break
 

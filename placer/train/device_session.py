@@ -374,7 +374,9 @@ class DeviceSession:
         for repair in range(MOST_REPAIRS):
             for member in self.members:
                 member.pause()
+            known = self.connection.missing
             self.connection.go_on_without(new)
+            lost += tuple(name for name in self.connection.missing if name not in (*known, *lost))
             self.replicas.restore(snapshot)
             try:
                 with waiting("the training was recovered", first=True):

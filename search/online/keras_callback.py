@@ -239,7 +239,8 @@ class TrainFunction:
                 # Keras's loop counts `iterations` on before it meets the end.
                 return logs if k else self._traced(iterator)
             except tf.errors.OpError:
-                self._meet_the_end()  # and before it meets an error
+                if count == 1:  # of several steps, Keras asks for each batch alone, before it begins the step
+                    self._meet_the_end()
                 raise
             logs = self._step(*_tensors(data))
         return logs
@@ -248,7 +249,7 @@ class TrainFunction:
         """What Keras's loop does where there is no batch, as far as an iterator that has ended can be made."""
         end = ended(self._spec)
         if end is not None:
-            with suppress(tf.errors.OutOfRangeError):
+            with suppress(StopIteration, tf.errors.OutOfRangeError):
                 self._traced(end)
 
     def _between(self, batches: Any) -> Any:

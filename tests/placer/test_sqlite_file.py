@@ -94,6 +94,15 @@ def test_a_file_that_could_not_be_set_to_the_mode_is_so_later(tmp_path, monkeypa
         assert mode(file) == "wal"
 
 
+def test_a_file_that_was_only_looked_at_keeps_its_mode(tmp_path):
+    """It may be another program's."""
+    with closing(sqlite3.connect(tmp_path / "other.sqlite")) as other:
+        other.execute("PRAGMA journal_mode=wal")
+        other.execute("CREATE TABLE numbers (number)")
+    SQLiteFile(tmp_path / "other.sqlite").close()
+    assert (tmp_path / "other.sqlite").read_bytes()[18:20] == bytes([2, 2])
+
+
 def test_a_transaction_that_fails_has_written_nothing(file):
     with pytest.raises(sqlite3.IntegrityError), file.transaction():
         file.connection.execute("INSERT INTO numbers VALUES (1)")

@@ -45,8 +45,8 @@ class LostDevices:
             for name, why in sorted(news):
                 self._say(
                     "lost",
-                    f"{name} is given up: its worker cannot be started ({why.rstrip('.')}). Searches that begin now "
-                    "wait for it.",
+                    f"{name} is given up: its worker cannot be started ({why.rstrip('.')}). What was placed goes on "
+                    "without it; no search begins any more until the program is started again.",
                 )
         elif step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
             session.suspected = True
