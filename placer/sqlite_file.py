@@ -1,4 +1,4 @@
-"""What Placer's SQLite files have in common: how they are opened, written, copied and closed."""
+"""What Placer's SQLite files have in common: how they are opened, written and closed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class SQLiteFile:
     it, and nobody read it then, it is one plain file, which can be copied, and read from a folder without write
     permission.
 
-    On file systems that several machines share, it is never in WAL mode; writers and readers wait for one another.
+    On file systems that several machines share, writers do not use WAL mode; writers and readers wait for one another.
     """
 
     def __init__(self, path: Path, *, reads: bool = False, busy_s: float = 5.0, any_thread: bool = False) -> None:
         """Opens the file, which is made where there is none. reads: only to read it. busy_s: for how long others may be
         amid writing. any_thread: threads use it in turn. Raises sqlite3.Error.
         """
-        self.path, self.reads = path, reads
+        self.path = path
         self.connection = sqlite3.connect(
             f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}",
             uri=True, timeout=busy_s, isolation_level=None, check_same_thread=not any_thread,

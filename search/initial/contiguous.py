@@ -23,8 +23,8 @@ Floats = NDArray[np.float64]
 
 MOST_SETS = 512  # of devices, alike ones not told apart
 MOST_WORK = 400_000_000  # sets times pairs of places in line
-QUICK_WORK = 100_000_000  # the same of what takes less than a tenth of a second a line
-ROUGH_WORK = 4_000_000  # the same of rough cuts, and so many times an op joins a stretch
+QUICK_WORK = 100_000_000  # up to so much, a line takes less than a tenth of a second
+ROUGH_WORK = 4_000_000  # of rough cuts; also how often an op joins a stretch there, at most
 
 
 class Kinds(NamedTuple):
@@ -54,7 +54,9 @@ class Cuts(NamedTuple):
 
 
 def contiguous_placements(problem: Problem) -> Iterator[Placement]:
-    """The best cut of each of the `lines` of units; none where devices are of too many kinds, or no cut fits."""
+    """The best cut of each of the `lines` of units; none where devices are of too many kinds, units too many, or no cut
+    fits.
+    """
     if _work(problem) <= MOST_WORK:
         yield from _cuts(problem, len(problem.units))
 
@@ -66,7 +68,7 @@ def is_quick(problem: Problem) -> bool:
 
 def rough_placements(problem: Problem) -> Iterator[Placement]:
     """The best cuts between blocks of neighbours of about equal cost, which are found in a moment where those between
-    units are not; none where there would be fewer than 2 blocks a device.
+    units are not; none where blocks of several units would be fewer than 2 a device.
     """
     sets, ops = _sets(problem), len(problem.graph)
     places = min(len(problem.units), math.isqrt(ROUGH_WORK // sets), ROUGH_WORK // ops)

@@ -46,8 +46,8 @@ class PredictedSettings:
     enumerate: int = 65_536  # spaces of up to so many placements are predicted whole
     certify: int = 256  # units up to which branch and bound has a go, where nothing but the simulator judges
     certify_work: int = 200_000_000  # its ExactSettings.work
-    certify_share: float = 1 / 3  # of the time that is left, at most, but
-    certify_s: float = 1.0  # as long as this in any case
+    certify_share: float = 1 / 3  # of the time that is left it takes at most this share,
+    certify_s: float = 1.0  # or so many seconds where that is more
     pool: int = 256  # of the best placements so many are kept
 
 

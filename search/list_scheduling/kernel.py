@@ -29,8 +29,8 @@ class Plan(NamedTuple):
     spans: Words  # [d] how many there are
     there_s: Floats  # [t, d] when a tensor is on a device; below 0 where it is not planned to be
     unit_device: Ints  # [u] NOWHERE before the unit's first op is planned
-    unit_s: Floats  # [u, d] seconds of those of its ops that are not planned yet
-    promised_s: Floats  # [d] the same of all units that are to be there
+    unit_s: Floats  # [u, d] seconds of all its ops
+    promised_s: Floats  # [d] seconds of the ops that are not planned yet, of the units that are bound to be there
     free_bytes: Floats  # [d]
 
 

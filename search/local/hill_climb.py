@@ -121,7 +121,7 @@ def _shuffled(problem: Problem, rng: random.Random) -> Iterable[Move]:
 
 
 def _drawn(problem: Problem, rng: random.Random) -> Move:
-    """A swap as often as there would be one among all moves."""
+    """A random shift, or a swap as often as there is one among all moves."""
     count = len(problem.units)
     length = rng.choice([length for length in RUN_LENGTHS if length <= count])
     first = rng.randrange(count - length + 1)

@@ -310,7 +310,7 @@ class Controller:
                 yield from self._go_on(adaptation)
 
     def _adaptation(self) -> Steps[Adaptation | None]:
-        """Begins to adapt to loads; None where nothing may be moved, or to nowhere."""
+        """Begin to adapt to loads; None where that is off, the planner is gone, or no mapping may run."""
         may_move = isinstance(self.mode, Placed) or self.trials.untouched_competes
         if not (self.settings.adapt and self.planner is not None and len(self._there()) > 1 and may_move):
             return None

@@ -42,7 +42,10 @@ def test_a_copy_of_the_file_alone_has_what_was_written_before_it_settled(file, t
     for number in range(3):
         write(file, number)
         file.settle()
+    shutil.copy(file.path, tmp_path / "early.sqlite")
     assert mode(file) == "wal"
+    with pytest.raises(sqlite3.OperationalError):  # not even the table
+        numbers(tmp_path / "early.sqlite")
     now[0] = sqlite_file.SETTLE_EVERY_S
     write(file, 3)
     file.settle()

@@ -25,7 +25,7 @@ def listens(address: str) -> bool:
 
 
 def answer(address: str) -> Answer:
-    """What host:port answers within ANSWER_TIMEOUT_S."""
+    """What host:port answers within ANSWER_TIMEOUT_S, once the host's name is found."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S):

@@ -30,7 +30,7 @@ START_TIMEOUT_S = 120.0
 # Let a worker keep the memory it frees. By default the C library returns large tensors' memory after every op and
 # allocates it again page by page: steps of MobileNetV3 took 100-150 ms instead of 68, one op randomly 20 us or 80 us.
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "10000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
-# What the environment of this process does not say. oneDNN is on by itself; if it is told so, it prints nothing.
+# Defaults for what the environment leaves unset. oneDNN is on by itself; if it is told so, it prints nothing.
 USUAL = {**KEEP_MEMORY, ONEDNN: "1"}
 # For the coordinating process only: workers have to wait for one another while one of them restarts.
 FAIL_FAST = "GRPC_FAIL_FAST"

@@ -169,12 +169,17 @@ def passes(now):
     return sleep
 
 
-def test_what_an_address_answers(served):
+def test_what_an_address_answers(served, monkeypatch):
     devices, listeners = served
     listeners[1].close()
     assert answer(devices.addresses["worker:0"]) is Answer.LISTENS
     assert answer(devices.addresses["worker:1"]) is Answer.REFUSES
-    assert answer("no-such-host.invalid:1") is Answer.SILENT
+
+    def unreached(*_, **__):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr("socket.create_connection", unreached)
+    assert answer("host:1") is Answer.SILENT
 
 
 def test_survivors_keep_their_names_order_links_and_task_numbers(served, monkeypatch):

@@ -55,8 +55,6 @@ def test_of_too_many_moves_as_many_are_drawn(problem, monkeypatch):
     end = climb(problem, start, predict, evaluations=2000, rng=searcher.rng, stop=searcher.stop)
     assert end.value < problem.predict(start) and len(tried) == end.evaluations
     assert all(map(problem.fits, tried))
-    apart = [sum(a != b for a, b in zip(start, placement, strict=True)) for placement in tried[1:20]]
-    assert max(apart) > 1  # runs move, too
 
 
 def test_later_asks_look_around_the_best_measured(towers):
