@@ -115,8 +115,8 @@ def test_a_transaction_that_fails_has_written_nothing(file):
 
 MOUNTS = """\
 /dev/vda / ext4 rw,relatime 0 0
-server:/home /home nfs4 rw,relatime 0 0
-/dev/vdb /home/local ext4 rw,relatime 0 0
+server:/home /of-all nfs4 rw,relatime 0 0
+/dev/vdb /of-all/local ext4 rw,relatime 0 0
 server:/data /with\\040space cifs rw 0 0
 me@host: /far fuse.sshfs rw 0 0
 volume /gluster fuse.glusterfs rw 0 0
@@ -128,9 +128,9 @@ server:/x /daten/über nfs rw 0 0
     ("path", "shared"),
     [
         ("/tmp/a.sqlite", False),
-        ("/home/me/a.sqlite", True),
-        ("/home/local/a.sqlite", False),
-        ("/homes/a.sqlite", False),
+        ("/of-all/me/a.sqlite", True),
+        ("/of-all/local/a.sqlite", False),
+        ("/of-all-others/a.sqlite", False),
         ("/with space/a.sqlite", True),
         ("/far/a.sqlite", True),
         ("/gluster/a.sqlite", True),

@@ -88,6 +88,20 @@ def missing_two(monkeypatch):
     return connection, now, reconnecting, joined
 
 
+def joins_the_second_time(whole, lost):
+    """The first time, one of the devices `lost` does not answer; returns what is left out each time."""
+    tried = []
+
+    def without(names):
+        tried.append(names)
+        if len(tried) == 1:
+            raise PlacerError("no worker answers")
+        return "those left"
+
+    whole.without, whole.lost = without, lambda silent_s=0.0: lost
+    return tried
+
+
 def test_a_device_that_is_back_waits_a_while_for_others_and_then_is_joined_without_them(monkeypatch):
     connection, now, (reconnecting,), joined = missing_two(monkeypatch)
     reconnecting.names = ("worker:2",)
@@ -128,15 +142,7 @@ def test_a_device_that_was_back_and_is_gone_again_is_brought_back_once_more(monk
     connection.back()
     now[0] = OTHERS_S
     assert connection.back()
-    whole, tried = connection.whole, []
-
-    def without(names):
-        tried.append(names)
-        if len(tried) == 1:
-            raise PlacerError("no worker answers")
-        return "those left"
-
-    whole.without, whole.lost = without, lambda silent_s=0.0: ("worker:1", "worker:2")
+    tried = joins_the_second_time(connection.whole, ("worker:1", "worker:2"))
     connection.rejoin()
     assert tried == [("worker:2",), ("worker:2", "worker:1")] and connection.devices == "those left"
     assert connection.missing == ("worker:2", "worker:1") and reconnecting[1].names == ("worker:1",)
@@ -144,16 +150,8 @@ def test_a_device_that_was_back_and_is_gone_again_is_brought_back_once_more(monk
 
 def test_what_is_lost_while_others_are_left_out_is_brought_back_too(monkeypatch):
     connection, _, reconnecting, _ = missing_two(monkeypatch)
-    whole, tried = connection.whole, []
-
-    def without(names):
-        tried.append(names)
-        if len(tried) == 1:
-            raise PlacerError("worker:0 does not answer either")
-        return "those left"
-
+    tried = joins_the_second_time(connection.whole, ("worker:0", "worker:1"))
     connection.missing, connection._reconnections = (), []
-    whole.without, whole.lost = without, lambda silent_s=0.0: ("worker:0", "worker:1")
     connection.go_on_without(["worker:1"])
     assert tried == [("worker:1",), ("worker:1", "worker:0")] and connection.devices == "those left"
     assert connection.missing == ("worker:1", "worker:0")
