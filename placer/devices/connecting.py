@@ -53,9 +53,11 @@ def connect(cluster: tf.train.ClusterSpec, interfaces: Collection[str] = ()) -> 
 
 
 def _connect(cluster: tf.train.ClusterSpec, interfaces: frozenset[str]) -> None:
-    """The server that is there is used again to leave workers, and to join some while none is joined, because
-    TensorFlow ends no server, and each takes some 40 MB and 90 threads. Where one joined cluster follows another,
-    workers may be lost, and only a new server forgets them.
+    """Connect to `cluster`, by TensorFlow's present server where that will do.
+
+    It will do to leave workers, and to join workers while none is joined. TensorFlow never ends a server, and each
+    takes some 40 MB and 90 threads. Where one joined cluster directly follows another, a new server is started, because
+    workers may be lost and only a new server forgets them.
     """
     global _server
     host = cluster.job_tasks(HOST_JOB)[0].rpartition(":")[0] if HOST_JOB in cluster.jobs else "localhost"

@@ -28,7 +28,7 @@ TF32_TOLERANCE = 1e-2  # where a GPU multiplies in TensorFloat-32, which keeps t
 MOST_TOLERANCE = 0.1
 CHANGE_TOLERANCE = 2e-2  # the least for the change of a variable, a small difference of large numbers
 SPREAD = 2.0  # allowed multiple of how far the untouched step's references differ among themselves
-ERRORS = 10.0  # and of what one rounding error at the start grows to: a step makes many more on its way
+ERRORS = 10.0  # allowed multiple of what one rounding error at the start grows to; a step makes many more of them
 PORTION = 1 << 17  # values of a variable that are compared at a time
 
 

@@ -53,7 +53,7 @@ class LocalAgreement:
         return DIFFERENT + self._checked
 
     def check(self, placed: PlacedOutcome) -> None:
-        """Raises LossDiffersError where one of both does not hold."""
+        """Raises LossDiffersError if either check fails."""
         if self.untouched.random:
             return
         if self._alone is None:

@@ -1,8 +1,8 @@
 """Sums of three and more tensors, made to round alike under every mapping.
 
-TensorFlow's AddN takes that term first whose buffer it may write the sum into: the first that nobody else reads any
-more, and that was allocated as the sum has to be. A term that was received is allocated as one that will be sent, and
-one that is computed here is not. So the order of the terms depends on the mapping, and what they round to with it. A
+TensorFlow's AddN starts with the first term whose buffer it can write the sum into: one that nobody else reads any
+more, in the kind of memory that the sum needs. A term that was received lies in memory from which tensors are sent; a
+term that was computed here does not. So the order of the terms depends on the mapping, and how they round with it. A
 sum of two rounds the same in either order.
 """
 

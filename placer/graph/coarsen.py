@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from placer.graph.mapping import Mapping
-from placer.graph.merging import UnionFind, matching
+from placer.graph.merging import UnionFind, has_stalled, matching, two_hop
 from placer.graph.op_graph import Edge, Op, OpGraph, total
 from placer.graph.topology import Topology
 
@@ -59,7 +59,8 @@ def coarsen(graph: OpGraph, groups: int, topology: Topology) -> Groups:
     group runs where all its ops can.
 
     Units are merged by heavy-edge matching (Karypis & Kumar 1998, section 3.1): first the pairs whose cut is the most
-    expensive relative to their compute, each unit at most once a round. Groups follow from units: op v is at depth
+    expensive relative to their compute, each unit at most once a round. Where more of them touch one unit than may be
+    left (the branches of a wide fork), they unite with one another. Groups follow from units: op v is at depth
     max over its inputs u of depth(u) + [unit(u) != unit(v)], and a group is what shares unit and depth. Every
     edge between two groups leads to a greater depth, so no cycle can form. A group holds ops of one micro-batch only;
     a unit may hold ops of several.
@@ -124,21 +125,24 @@ class _Units:
         return [(self.root(v), op.micro_batch) for v, op in enumerate(self.graph.ops)]
 
     def _round(self, target: int, limit_s: float, alike: bool) -> int:
-        """One round of heavy-edge matching; returns the pairs merged. alike: only units with the same devices."""
+        """One round of heavy-edge matching; returns the pairs merged. alike: only units with the same devices.
+
+        A hub with more neighbours than may be left would take in nearly all of them, one a round: two of them unite.
+        """
 
         def may_unite(a: int, b: int) -> bool:
             able = self.can[a] & self.can[b] and (not alike or self.can[a] == self.can[b])
             return bool(able) and self._may_share(a, b) and self.cost_s[a] + self.cost_s[b] <= limit_s
 
-        done = 0
         pairs = [(a, b) for _, a, b in sorted(self._scores(), reverse=True)]
-        for a, b in matching(pairs, may_unite):
-            if self.count <= target:
-                break
+        united = list(matching(pairs, may_unite))
+        if has_stalled(pairs, united):
+            united += matching(two_hop(pairs, united, least=target), may_unite)
+        united = united[: max(0, self.count - target)]
+        for a, b in united:
             self._join(a, b)
             self.cost_s[a] += self.cost_s.pop(b)
-            done += 1
-        return done
+        return len(united)
 
     def _cuts(self) -> dict[tuple[int, int], float]:
         """Seconds of cutting each pair of units that touch."""

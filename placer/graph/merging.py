@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+STALLED = 0.02  # of the vertices: a round that unites fewer pairs has met a hub
 
 
 class UnionFind(Generic[T]):
@@ -42,3 +44,28 @@ def matching(pairs: Iterable[tuple[int, int]], may_unite: Callable[[int, int], b
         if a not in taken and b not in taken and may_unite(a, b):
             taken |= {a, b}
             yield a, b
+
+
+def has_stalled(pairs: Sequence[tuple[int, int]], united: Collection[tuple[int, int]]) -> bool:
+    """Whether a round over `pairs` united so few of them that there would be nearly as many rounds as vertices."""
+    return len(united) < STALLED * len({end for pair in pairs for end in pair})
+
+
+def two_hop(
+    pairs: Iterable[tuple[int, int]], united: Iterable[tuple[int, int]], least: int = 2
+) -> Iterator[tuple[int, int]]:
+    """Pairs of vertices that did not unite and whose best neighbour is the same one, their hub.
+
+    A hub unites with one neighbour a round. Two-hop matching (LaSalle et al. 2015) halves what is left around it.
+    pairs: the best first. united: what `matching` found among them. least: hubs with fewer left over are passed over.
+    """
+    seen = {end for pair in united for end in pair}
+    around: dict[int, list[int]] = defaultdict(list)
+    for pair in pairs:
+        for one, hub in (pair, pair[::-1]):
+            if one not in seen:
+                seen.add(one)
+                around[hub].append(one)
+    for left in around.values():
+        if len(left) >= least:
+            yield from ((min(pair), max(pair)) for pair in zip(left[::2], left[1::2], strict=False))

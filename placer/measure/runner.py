@@ -58,8 +58,10 @@ class NoForesight:
 
 @dataclass(eq=False)
 class _Entry:
-    """A mapping in a race. raced: its step; None where it could not be set up. result: None until it is raced, and
-    where the anchor or the incumbent failed beside it, so that it is to be measured again without them.
+    """A mapping in a race.
+
+    raced: its step; None where it could not be set up. result: None before the race, and after it where the anchor or
+    the incumbent failed in it, because the mapping is then measured again without them.
     """
 
     mapping: Mapping

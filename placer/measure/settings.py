@@ -13,5 +13,5 @@ class RunnerSettings:
     repeats: int = 12  # steps that count
     give_up_after: int = 4  # steps after which a candidate is stopped if its best is slower than the incumbent's worst
     hopeless: float = 3.0  # a candidate is stopped after a step of more than this many times the incumbent's median
-    drop_at_once: float | None = None  # the same for its first warm-up step, which is then the result; None = never
-    drop_from_s: float = 0.2  # a first step faster than this never is: the first steps on a GPU set much up
+    drop_at_once: float | None = None  # it is stopped, too, if its first warm-up step takes so many times; None = never
+    drop_from_s: float = 0.2  # no first step faster than this stops it, because the first steps on a GPU include set-up

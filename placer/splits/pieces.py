@@ -22,8 +22,10 @@ message instead of two."""
 
 @dataclass(frozen=True)
 class InParts:
-    """A tensor in parts. bounds: of the parts along the axis of a cut, or along the factor where each part has a value
-    or an estimate of its own; empty where they are to be joined, and where each is the whole.
+    """A tensor in parts.
+
+    bounds: where the parts begin and end, along the axis for a Cut, along the factor for Own and Local. Empty for
+    Joined, whose parts are added or compared, and for Copied, whose parts are each the whole.
     """
 
     kind: Cut | Joined | Own | Copied | Local

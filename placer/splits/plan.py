@@ -9,7 +9,8 @@ from itertools import groupby
 from placer.errors import BadInputError
 
 LOCAL = "local"
-"""The way of ops in which each part takes its own share of the examples for all of them: it changes the mathematics."""
+"""The way in which each part of a batch normalisation uses the statistics of its own examples as if they were those of
+the whole batch. It changes the mathematics."""
 
 
 class PlanError(BadInputError):

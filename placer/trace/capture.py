@@ -28,7 +28,8 @@ from placer.trace.signature import Layout, flat_tensors
 from placer.trace.tracing import gist, given_to, layout_of, trace
 from placer.trace.variable_parts import VariableParts
 
-# Ops of an untaken branch are dead, and so is all that waits for them, as ops wait that run in a given order.
+# With TensorFlow 1's control flow, the ops of a branch that is not taken are dead, and so is every op that waits for
+# them. Ops in a run order wait for each other, so that one dead op would stop all that come later.
 OLD_CONTROL_FLOW = frozenset({"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter"})
 
 
@@ -42,7 +43,7 @@ class Traced:
     order: tuple[int, ...]  # which flat tensor of a call each of them is
     outputs: tuple[str, ...]
     writes: tuple[str, ...]
-    seeded: Any  # where steps draw random numbers: the GraphDef, with the seeds of `Captured.graph_def`
+    seeded: Any  # the traced GraphDef with the seeds of `Captured.graph_def`; None if the step draws no random numbers
 
     @property
     def given(self) -> tuple[str, ...]:

@@ -23,9 +23,11 @@ NEXT = "IteratorGetNext"
 
 
 class NoBatchError(Exception):
-    """An iterator has ended, or failed. tensors: those that were given, with the next element in the place of each
-    iterator before that one, and one that has ended in the place of one that failed. asked: the positions of the
-    iterators before. failed: what the iterator raised; None where it has ended.
+    """An iterator has ended, or failed.
+
+    tensors: the call's flat tensors, where each iterator before that one is replaced by its next element, and one that
+    failed by an iterator that has ended. asked: the positions of the iterators whose element was taken. failed: what
+    the iterator raised; None where it has ended.
     """
 
     def __init__(self, tensors: Sequence[Any], asked: Sequence[int], failed: tf.errors.OpError | None = None) -> None:

@@ -52,8 +52,8 @@ def _traced_anew(step: Any, layout: Layout) -> tuple[Any, list[int]]:
 
 
 def _own(step: Any, layout: Layout) -> tuple[Any, list[int]]:
-    """A tf.function's own trace, made by its first call: traced again, its seeds, the Python state that it froze and
-    its summary writers would be those of now.
+    """Find the trace that the tf.function's own first call made. A new trace would have new seeds, the Python state of
+    now and the summary writers of now.
     """
     given: list[Any] = []
 

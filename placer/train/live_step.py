@@ -150,7 +150,9 @@ class LiveStep:
     # Either thread.
 
     def background(self, work: Callable[[], T]) -> Future[T]:
-        """Run `work` on the other thread; not before a reader is done that goes on without a lost device now."""
+        """Run `work` on the other thread, once nobody holds the session's lock: a reader of variables may be going on
+        without a lost device.
+        """
         with self.session.lock:
             return self._background.submit(work)
 

@@ -24,7 +24,7 @@ Rows = NDArray[np.int32]
 AT_ONCE = 4096  # placements that are predicted together, at most
 AT_ONCE_WORK = 20_000_000  # the ops and edges of them all: a fraction of a second between two looks at the clock
 MOST_BUDGET = 1e15  # predictions, where time is all but endless
-FEW_UNITS = 64  # of a problem whose placements are predicted whole, or more of fewer placements
+FEW_UNITS = 64  # of a problem with up to `enumerate` placements predicted whole; of twice the units, half as many
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class PredictedSettings:
     doublings: int = 5  # rounds after which they double no more
     quicker: float = 3.0  # annealing moves per budgeted prediction, because most are not simulated whole
     load_quicker: float = 60.0  # the same for max-load
-    last: float = 3.0  # a round takes all the time that is left where that is less than for so many such rounds
+    last: float = 3.0  # one round takes all the time that is left where that suffices for fewer such rounds than this
     per_flip: int = 50  # at most so many predictions for each unit and device
     most: int = 8_000  # predictions of a round
     fewest: int = 640

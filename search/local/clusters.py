@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.graph.merging import matching
+from placer.graph.merging import has_stalled, matching, two_hop
 from search.problem.problem import Problem
 
 LEAST_S = 1e-12  # a tensor that takes no time still ties two units together
-STALLED = 0.02  # of the clusters: a round that unites fewer pairs has met a hub
 LARGEST_SHARE = 0.6  # of all work: to move a larger cluster is to move nearly the whole graph
 
 
@@ -64,34 +62,10 @@ def _matching(
         return work_s[a] + work_s[b] <= most_s
 
     pairs = sorted(talk_s, key=lambda pair: (-score(pair), pair))
-    into = {b: a for a, b in matching(pairs, may_unite)}
-    if into and len(into) < STALLED * len(_ends(pairs)):
-        into |= {b: a for a, b in matching(_left_over(pairs, into), may_unite)}
-    return into
-
-
-def _left_over(pairs: Sequence[tuple[int, int]], into: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Pairs of clusters that did not unite and exchange most, for their work, with the same other one.
-
-    The two-hop matching of LaSalle et al. 2015. pairs: the best first.
-    """
-    united = into.keys() | into.values()
-    waiting: dict[int, int] = {}  # the hub -> one that is left over around it
-    seen = set()
-    for pair in pairs:
-        for one, hub in (pair, pair[::-1]):
-            if one in united or one in seen:
-                continue
-            seen.add(one)
-            other = waiting.pop(hub, None)
-            if other is None:
-                waiting[hub] = one
-            else:
-                yield min(one, other), max(one, other)
-
-
-def _ends(pairs: Iterable[tuple[int, int]]) -> set[int]:
-    return {end for pair in pairs for end in pair}
+    united = list(matching(pairs, may_unite))
+    if united and has_stalled(pairs, united):
+        united += matching(two_hop(pairs, united), may_unite)
+    return {b: a for a, b in united}
 
 
 def _united(talk_s: dict[tuple[int, int], float], into: dict[int, int]) -> dict[tuple[int, int], float]:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Planners:
-    """Whatever is no matter of one graph goes to all; proposals are the best of all."""
+    """Passes what does not concern one graph alone to every planner, and returns the best proposals of all."""
 
     def __init__(self, whole: PlannerLike) -> None:
         self._by_plan = {WHOLE: whole}

@@ -64,8 +64,9 @@ def path_tables(t: Tables, limits: Limits, order: Sequence[int]) -> PathTables:
 def _crossing(w: PathTables, p: int, s: int, d: int) -> float:
     """Seconds from the end of pair p's producer on s to the start of its consumer on d, at the least.
 
-    The sender, the receiver and, where transfers wait for each other, the link handle one tensor after the other. To
-    each of these sums comes the least that any of the tensors takes before and after it.
+    The sender and the receiver handle one tensor after the other, and so does the link where transfers wait for each
+    other. For each of the three, its seconds for all tensors plus the least that any one tensor takes before and after
+    it are a bound.
     """
     if s == d:
         return np.inf if w.apart[p, d] else 0.0

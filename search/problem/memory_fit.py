@@ -60,8 +60,9 @@ def with_tensors(problem: Problem, kept_bytes: tuple[float, ...]) -> Problem:
 
 
 def with_more_tensors(problem: Problem, placement: Placement, lack: Lack) -> Problem:
-    """`with_tensors` with all `kept_bytes` scaled by the simulated / the estimated bytes of tensors on the device that
-    lacks memory; `problem` itself where no tensor counts there, the estimate was not too low, or nothing would fit.
+    """`with_tensors` with all `kept_bytes` scaled up by one factor, so that the estimate of tensors on the device that
+    lacks memory is what was simulated. `problem` itself where no tensor counts there, where the estimate was not too
+    low, and where nothing would fit.
     """
     if problem.kept_bytes is None:
         return problem

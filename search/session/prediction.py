@@ -184,7 +184,7 @@ class Prediction:
 
     @cached_property
     def _is_roomy_by_limits(self) -> bool:
-        return self._has_room_for(1)  # else the problem would become another one in the middle of a search
+        return self._has_room_for(1)  # `ran_out` grows during a search, and the problem must stay
 
     def timeline(self, fine: Mapping) -> Timeline:
         """The simulated step."""
@@ -201,7 +201,10 @@ class Prediction:
         return run_order(self.predictor.simulator.timeline(op_devices))
 
     def bound_s(self) -> float:
-        """Seconds that no mapping of the ops is predicted below; one that splits groups may beat a bound of groups."""
+        """A lower bound, in seconds, on the predicted step of every mapping of the ops.
+
+        It is no bound of groups, because a mapping that divides a group may be faster than that.
+        """
         simulator, base_s = self.predictor.simulator, self.predictor.calibration.base_s
         graph, topology, costs = self.groups.fine, simulator.topology, simulator.costs
         return lower_bound(Problem(graph, topology, schedule=self.schedule, cost_s=costs, base_s=base_s))

@@ -28,7 +28,7 @@ FACTOR_SPREAD, LINK_SPREAD, OP_SPREAD_S, BASE_SPREAD = 0.1, 0.7, 2e-6, 0.02
 MOST_ROUNDS = 12
 STEP = 0.05  # of finite differences, in spreads: wide enough to look over the makespan's small kinks
 MOST_FACTOR = 20.0
-CLEARLY = 0.95  # another contention model is worth a fit where it misses by less than this share of what is missed now
+CLEARLY = 0.95  # of the present contention model's error: another one is fitted where it misses by less before its fit
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Predictor:
         rows: [mappings, ops] device indices. errors: relative standard errors of the measurements, beside NOISE; None =
         there are none. Least squares on relative errors, each by how well it is known, outliers damped, with a pull
         towards the present corrections, so that few measurements change little. Another contention model is fitted
-        only where it explains clearly more unfitted, because queues at links make a simulation several times as long;
-        it is taken where it fits better.
+        only where it predicts clearly better before its fit, because to simulate queues takes several times as long;
+        it is taken where its fit is better.
         """
         begin = self.calibration
         measured_s = np.array(step_s)

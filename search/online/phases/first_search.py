@@ -14,7 +14,7 @@ from search.online.settings import OnlineSettings
 from search.online.trials.trials import Trials
 
 SETTLING = 60  # steps after the search until its time is compared
-DRIFTED = 1.05  # change of it that may have decided the search
+DRIFTED = 1.05  # factor of change after which the search's last race is run again
 
 
 class FirstSearch:

@@ -28,7 +28,7 @@ FAR = 1.5  # times the untouched step: a mapping that takes longer is not near
 LOOK_EVERY_S = 0.02  # seconds of steps of which only the last is looked at
 SHARE = 0.03  # of the time of rest that looks may cost
 FIRST_SPENT_S = 2.0  # what a look is taken to cost before the first one
-SOONER, LATER = 1 / 8, 8.0  # shares of a wait where steps took as long as the mapping, and where nothing changed
+SOONER, LATER = 1 / 8, 8.0  # factors of a wait: where steps took as long as the mapping, and where nothing changed
 MOST_DOUBLINGS = 8
 
 

@@ -211,7 +211,8 @@ class Replanner:
     def _informed(self, view: _View, name: str) -> SearchSession:
         """The session of the view's devices and load, told everything that was measured.
 
-        One that is told how single devices are predicted, because nothing ran yet, or that asks by a rule, is not kept.
+        It is kept only where it was told real measurements and asks by the settings' searcher: not where predictions of
+        single devices stand in because nothing ran yet, nor where it asks by a rule.
         """
         problem, prediction = view.problem, view.prediction
         known = [(prediction.placement(devices), result) for devices, result in self._measured(view)]

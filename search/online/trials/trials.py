@@ -25,7 +25,7 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Mode)
 LEAST_S, MOST_TIMES = 0.02, 4  # short steps are counted so many times more, at most
 LATEST = 24  # steps of the incumbent that are remembered
-NEAR = 1.06  # by a sample as good as the incumbent, as far as a sample tells
+NEAR = 1.06  # a mode whose step takes up to this many times the one to beat may be as fast: a sample tells no more
 SINGLES = 2  # that stay built
 MOST_NEAR = 3  # that race the incumbent
 
@@ -104,8 +104,10 @@ class Trials:
         return future.result()
 
     def background(self, work: Callable[[], T], begun: Answer[T] | None = None) -> Steps[T]:
-        """Do `work` on the other thread meanwhile; anew where another step of the session, which went on without a lost
-        device, cancelled it. begun: the answer of work that was begun before. Raises what the work raises.
+        """Run `work` on the other thread while the incumbent trains. Run it again where another step of the session
+        cancelled it by going on without a lost device.
+
+        begun: the answer of work that was begun before. Raises what the work raises.
         """
         while True:
             try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -145,3 +147,21 @@ def test_a_pinned_op_takes_nobody_along_where_there_is_room():
     coarse = coarsen(OpGraph("chains", ops, edges), 30, THREE)
     limited = [members for op, members in zip(coarse.graph.ops, coarse.members, strict=True) if op.devices is not None]
     assert limited == [(0,)]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_the_branches_of_a_wide_fork_unite_with_one_another(depth):
+    """Were the fork to take them in one by one, nearly all work would be bound to one device."""
+    branches, cost_s = 300, 1.0
+    ops = [Op("fork", "Split", {"cpu": cost_s}), Op("join", "Concat", {"cpu": cost_s})]
+    edges = []
+    for branch in range(branches):
+        ops += [Op(f"b{branch}/{level}", "MatMul", {"cpu": cost_s}) for level in range(depth)]
+        path = [0, *range(len(ops) - depth, len(ops)), 1]
+        edges += [Edge(src, dst, 4096) for src, dst in itertools.pairwise(path)]
+    coarse = coarsen(OpGraph("fan", tuple(ops), tuple(edges)), 60, TWO).graph
+    assert len(coarse) <= 60
+    work_s = Counter[str]()
+    for op in coarse.ops:
+        work_s[op.colocate or op.name] += op.cost_s["a"]
+    assert max(work_s.values()) < 0.1 * sum(work_s.values())
