@@ -21,7 +21,7 @@ from experiments import zoo
 
 def search(options: argparse.Namespace) -> None:
     """What you would type: placer search towers --workers 2 --out out/towers"""
-    command = [sys.executable, "-m", "experiments.cli", "search", options.model, "--workers", str(options.workers)]
+    command = [sys.executable, "-m", "placer", "search", options.model, "--workers", str(options.workers)]
     command += ["--measurements", str(options.measurements), "--out", str(options.out)]
     command += ["--batch", str(options.batch)] if options.batch is not None else []
     subprocess.run(command, check=True)

@@ -30,7 +30,7 @@ def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
         name = left.pop(0)
         print(f"{name}; {_ahead([name, *left])}", file=sys.stderr)
         begin_s = time.perf_counter()
-        command = [sys.executable, "-m", "experiments.cli", "bench", name, "--record"]
+        command = [sys.executable, "-m", "placer", "bench", name, "--record"]
         command += ["--runs", str(runs)] if runs is not None and resumes[name] else []
         if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
             failed.append(name)

@@ -22,12 +22,12 @@ from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.side_by_side import stepped
 from experiments.report.text import markdown_table
 from placer.errors import PlacerError
+from placer.graph.schedules import DONF, FIFO, RANK, SCHEDULES
 from placer.result import Measured
 from search.local.hill_climb import kicked
 from search.problem.problem import Placement
 from search.session.prediction import Prediction
 from search.session.registry import make_searcher
-from surrogate.simulate.schedules import DONF, FIFO, RANK, SCHEDULES
 
 MODELS = (
     "towers",

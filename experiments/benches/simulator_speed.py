@@ -17,11 +17,11 @@ from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.takes import Takes
 from experiments.report.text import markdown_table
 from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.schedules import SCHEDULES
 from placer.graph.topology import CONTENTIONS, Device, Link, Topology
 from search.list_scheduling.donf import donf
 from search.list_scheduling.heft import heft
 from search.problem.problem import Problem
-from surrogate.simulate.schedules import SCHEDULES
 from surrogate.simulate.simulator import Simulator
 
 OPS, EDGES, DEVICES, WIDTH = 1_000, 2_500, 4, 20

@@ -34,7 +34,7 @@ from search.problem.problem import Placement
 from search.problem.searcher import Stop, never
 
 Clock = Callable[[], float]
-SideBySide = Callable[[Sequence[Cell], dict[str, Held], Ready], None]
+SearchCells = Callable[[Sequence[Cell], dict[str, Held], Ready], None]
 """Searches cells until they are done or `over()`: the cells, what is stored of each by its key, and who opens cases."""
 DEVICE_RETRIES = 1  # at least, of a measurement during which a device was lost: that says nothing of the placement
 PAUSES_S = (60.0, 120.0, 300.0, 600.0)  # before devices that went away are tried again; the last one again and again
@@ -64,7 +64,7 @@ class Campaign:
     over: Stop = never
     clock: Clock = time.perf_counter
     opener: Callable[[Case, CampaignStore, Progress, Stop], OpenCase] = open_case
-    beside: SideBySide | None = None  # searches the cells of files instead, before those of devices
+    search_files: SearchCells | None = None  # in place of this process, before the cells of devices
     sleep: Callable[[float], None] = time.sleep
     in_a_row: int = 0
     seen: set[str] = field(default_factory=set)  # devices that were open in this run
@@ -104,10 +104,12 @@ class Campaign:
 
     def _one_by_one(self, held: dict[str, Held]) -> Sequence[Cell]:
         """The cells that are searched one after another; all others have been searched before."""
-        if self.beside is None:
+        if self.search_files is None:
             return self.spec.cells
         files = [cell for cell in self.spec.cells if cell.case.kind == PREDICTED]
-        self.beside([cell for cell in files if not held[cell.key].is_searched(self.spec.limits)], held, self._ready)
+        self.search_files(
+            [cell for cell in files if not held[cell.key].is_searched(self.spec.limits)], held, self._ready
+        )
         return [cell for cell in self.spec.cells if cell.case.kind != PREDICTED]
 
     def _case(self, case: Case, cells: Sequence[Cell], held: dict[str, Held]) -> None:

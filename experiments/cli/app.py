@@ -26,8 +26,8 @@ from placer import __version__
 from placer.errors import PlacerError, raise_last, tell, tell_all, tried, try_each
 from placer.graph.defaults import GROUPS
 from placer.graph.memory_limits import MemoryLimits
+from placer.graph.schedules import RANK
 from search.defaults import DEFAULT_SEARCHER
-from surrogate.simulate.schedules import RANK
 
 app = typer.Typer(
     name="placer",

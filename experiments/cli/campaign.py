@@ -44,7 +44,7 @@ def run(
 
     Example: placer campaign run campaign.toml --warm-start last-week.sqlite
     """
-    from experiments.campaign.ray.side_by_side import SideBySide
+    from experiments.campaign.ray.parallel_searches import ParallelSearches
     from experiments.campaign.run import Campaign
     from experiments.campaign.spec import read_spec
     from experiments.campaign.standing import standing
@@ -57,7 +57,7 @@ def run(
     with nullcontext() if ray is None else _ray(ray), CampaignStore(read.store) as store:
         with interruptible() as pressed:
             shown = progress(quiet, several=ray is not None)
-            beside = None if ray is None else SideBySide(read, store, shown, pressed).run
+            beside = None if ray is None else ParallelSearches(read, store, shown, pressed).run
             campaign = Campaign(read, store, shown, pressed, beside=beside)
             campaign.run()
         facts = {**standing(store), "interrupted": pressed()}

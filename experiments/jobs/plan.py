@@ -18,6 +18,7 @@ from placer.graph.mapping_files import MappingFile, mapping_file, read_mapping, 
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.op_graph import OpGraph
 from placer.graph.pins import parse_pin, pinned
+from placer.graph.schedules import FIFO, RANK
 from placer.graph.topology import Link
 from search.defaults import DEFAULT_SEARCHER
 from search.offline.plan import Plan, plan
@@ -27,7 +28,6 @@ from search.session.session import LackOf, nothing
 from surrogate.costs.cost_matrix import cost_matrix
 from surrogate.simulate.max_load import loads
 from surrogate.simulate.run_order import run_order
-from surrogate.simulate.schedules import FIFO, RANK
 from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 

@@ -20,6 +20,7 @@ from placer.graph.graph_files import is_graph_file, read_topology
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.op_graph import OpGraph
 from placer.graph.pins import parse_pin, pinned
+from placer.graph.schedules import RANK, check_schedule
 from placer.graph.topology import Topology
 from search.defaults import DEFAULT_SEARCHER
 from search.exact.bounds import lower_bound
@@ -27,7 +28,6 @@ from search.offline.plan import Plan, plan
 from search.problem.problem import OBJECTIVES, Problem
 from search.session.prediction import Prediction
 from search.session.registry import searcher_type
-from surrogate.simulate.schedules import RANK, check_schedule
 
 if TYPE_CHECKING:
     from placer.trace.capture import Captured

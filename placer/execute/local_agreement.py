@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from placer.execute.agreement import Agreement, Outcome, PlacedOutcome, is_float
 from placer.execute.outputs import values
-from placer.execute.reference import perturbed
 from placer.execute.rewrite import PlacedStep, Template
+from placer.execute.untouched_outcome import perturbed
 from placer.trace.capture import Captured
 from placer.trace.variable_parts import in_parts
 

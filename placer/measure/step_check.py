@@ -14,8 +14,8 @@ from placer.execute.agreement import Agreement, Outcome, PlacedOutcome, Returned
 from placer.execute.fingerprints import Fingerprints
 from placer.execute.local_agreement import agreement
 from placer.execute.outputs import values
-from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep
+from placer.execute.untouched_outcome import perturbed, untouched_outcome
 from placer.execute.variable_copies import Pair, Transfers, by_whole_node
 from placer.trace.capture import Captured
 
@@ -72,7 +72,7 @@ class StepCheck:
         return [self.inputs] * CHECKED_STEPS
 
     def _reference(self, start: MappingABC[str, Any]) -> Outcome:
-        return reference(self.captured.whole, start, self._batches)
+        return untouched_outcome(self.captured.whole, start, self._batches)
 
     def _outcome(self, step: PlacedStep, returned: Returned) -> PlacedOutcome:
         def fetched(names: Collection[str]) -> Outcome:

@@ -19,6 +19,7 @@ import msgspec
 from placer.devices.host.machine import machine_name, speed_settings
 from placer.errors import BadInputError, PlacerError, one_line
 from placer.graph.mapping import Mapping
+from placer.graph.schedules import RANK
 from placer.graph.topology import Device, Topology
 from placer.profile.operators.dataset import COLUMNS, INVALID, OperatorRow, from_record, to_record
 from placer.result import Failed, Measured, Result
@@ -66,7 +67,6 @@ ADD_OPERATOR = (
 EXECUTION_VERSION = 3
 # Reasons of failures that say nothing of a later session: a worker was lost, another program held the memory.
 OF_A_MOMENT = ("device", "error", "memory")
-BY_RANK = "rank"  # the schedule by which ops run where nothing else is said
 
 
 class Store:
@@ -170,7 +170,7 @@ class Store:
         """Close the file; harmless when called twice."""
         self._file.close()
 
-    def find(self, mapping: Mapping, anchor_s: float, schedule: str = BY_RANK, anchor: str = "") -> Result | None:
+    def find(self, mapping: Mapping, anchor_s: float, schedule: str = RANK, anchor: str = "") -> Result | None:
         """The result of an earlier session, scaled to the current anchor's time; None where there is none, where it was
         compared with another anchor, and where the row is damaged. schedule: by which the ops ran. anchor: an
         `anchor_key`.
@@ -188,7 +188,7 @@ class Store:
             return None  # no Placer wrote that: the mapping is measured anew, and the row replaced
 
     def add(
-        self, mapping: Mapping, result: Result, anchor_s: float, searcher: str, schedule: str = BY_RANK,
+        self, mapping: Mapping, result: Result, anchor_s: float, searcher: str, schedule: str = RANK,
         anchor: str = "",
     ) -> None:  # fmt: skip
         """Store a result, replacing an older one; a failure only where it is the mapping's own. schedule, anchor: as in
@@ -274,8 +274,8 @@ def _gpu_share(device: Device) -> str:
 
 
 def _key(mapping: Mapping, schedule: str) -> tuple[str, str, str]:
-    """Of a schedule other than BY_RANK, the key says so; stores from before there were others hold as they are."""
-    text = str(mapping.devices) if schedule == BY_RANK else f"{mapping.devices} {schedule}"
+    """The key names a schedule only where it is not RANK, so that stores from before there were others still hold."""
+    text = str(mapping.devices) if schedule == RANK else f"{mapping.devices} {schedule}"
     places = hashlib.sha256(text.encode()).hexdigest()[:32]
     graph = mapping.graph  # one of a captured step is told by what its ops compute, too
     name = graph.fingerprint if graph.content is None else f"{graph.fingerprint} {graph.content}"

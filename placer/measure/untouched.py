@@ -15,7 +15,7 @@ from placer.devices.connecting import times_connected
 from placer.devices.host.suspends import Suspends
 from placer.execute.agreement import Outcome, Returned, is_float, rounds_coarsely
 from placer.execute.outputs import values
-from placer.execute.reference import captures, own_variables, reference
+from placer.execute.untouched_outcome import captures, own_variables, untouched_outcome
 from placer.measure.settings import RunnerSettings
 from placer.measure.step_check import CHECKED_STEPS
 from placer.measure.timing import timed
@@ -67,13 +67,13 @@ class UntouchedStep:
     def outcome(self, inputs: Sequence[Any], steps: int) -> Outcome:
         """What the next steps do, from where the variables were when this was made."""
         if self.captured.traced.seeded is not None:  # the user's own function draws other numbers each time
-            return reference(self.captured, self.before, [inputs] * steps)
+            return untouched_outcome(self.captured, self.before, [inputs] * steps)
         returned = [values(self.run_flat(inputs)) for _ in range(steps)]
         after = {name: tf_internals.variables.array_of(variable) for name, variable in self.variables.items()}
         return Outcome(returned, self.before, after)
 
 
-class Untouched(NamedTuple):
+class UntouchedMeasurement(NamedTuple):
     """What the untouched step takes and does.
 
     references: what its first CHECKED_STEPS steps do with the graph optimiser, without it and, where a GPU rounds to
@@ -92,7 +92,7 @@ def measure_untouched(
     settings: RunnerSettings | None = None,
     clock: Callable[[], float] = time.perf_counter,
     suspends: Suspends | None = None,
-) -> Untouched:
+) -> UntouchedMeasurement:
     """Time the untouched step, and note what a placed step has to do: to agree with one of its references. The graph
     optimiser changes rounding: on ResNet-50 the second losses are 0.9 % apart. So does TensorFloat-32, which no CPU
     has: on an H100 the zoo's transformer did something else on the CPU, beyond what was allowed.
@@ -112,7 +112,7 @@ def measure_untouched(
             timed(step, inputs, clock, suspends)
         seconds = [timed(step, inputs, clock, suspends) for _ in range(settings.repeats)]
         diverged = _diverged([*optimised.returned, values(step.last)], step.steps)
-    return Untouched(summary(seconds), (optimised, *references), diverged)
+    return UntouchedMeasurement(summary(seconds), (optimised, *references), diverged)
 
 
 def _diverged(returned: Returned, steps: int) -> str | None:

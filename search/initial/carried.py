@@ -42,7 +42,7 @@ def _placed(
     work = [[0.0] * len(problem.topology) for _ in problem.units]
     for unit, share, op in zip(target.units, target.work, ops, strict=True):
         work[unit][line[placement[source.units[op]]]] += share or 1e-12
-    wanted = problem.able([max(range(len(row)), key=row.__getitem__) for row in work])
+    wanted = problem.moved_where_able([max(range(len(row)), key=row.__getitem__) for row in work])
     try:
         found = fitted(problem, wanted)
     except BadInputError:

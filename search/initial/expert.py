@@ -24,7 +24,7 @@ def expert_placements(problem: Problem) -> Iterator[Placement]:
     """
     seen: set[Placement] = set()
     for variant in chain(_layer_splits(problem), _branch_splits(problem)):
-        placement = fitted(problem, problem.able(variant))
+        placement = fitted(problem, problem.moved_where_able(variant))
         if placement not in seen:
             seen.add(placement)
             yield placement
@@ -41,7 +41,7 @@ def device_counts(devices: int) -> list[int]:
     return [*counts, *range(devices, 1, -1)]
 
 
-def turns(devices: int) -> range:
+def rotations(devices: int) -> range:
     """By how many places to rotate a line of devices: by each number, or by at most MANY of them, evenly apart."""
     return range(0, devices, -(-devices // MANY))
 
@@ -51,7 +51,7 @@ def _layer_splits(problem: Problem) -> Iterator[list[int]]:
     devices = problem.fastest_first
     for parts in device_counts(len(devices)):
         used = devices[:parts]
-        for turn in turns(parts):
+        for turn in rotations(parts):
             yield _contiguous(problem, used[turn:] + used[:turn])
 
 
@@ -75,7 +75,7 @@ def _branch_splits(problem: Problem) -> Iterator[list[int]]:
     cost_s = np.array(problem.unit_cost_s)
     branch_s = [cost_s[branch].sum(axis=0) for branch in branches]
     devices = problem.fastest_first
-    for turn in turns(len(devices)):
+    for turn in rotations(len(devices)):
         line = np.array(devices[turn:] + devices[:turn])
         yield _spread(near, branches, [row[line] for row in branch_s], line)
 

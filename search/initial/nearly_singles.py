@@ -19,7 +19,7 @@ def nearly_singles(problem: Problem) -> Iterator[Placement]:
         return
     found: set[Placement] = set()
     for d in range(len(problem.topology)):
-        placement = problem.able((d,) * len(problem.units))
+        placement = problem.moved_where_able((d,) * len(problem.units))
         if not problem.fits(placement):
             placement = _relieved(problem, placement, d)
         elif set(placement) == {d}:

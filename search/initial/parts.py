@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from search.initial.expert import turns
+from search.initial.expert import rotations
 from search.list_scheduling.perturbed_heft import HeftVariant, placed_by_variant
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
@@ -21,9 +21,9 @@ def part_placements(problem: Problem) -> Iterator[Placement]:
     if not any(part is not None for part in parts):
         return
     line = problem.fastest_first
-    for turn in turns(len(line)):
+    for turn in rotations(len(line)):
         turned = line[turn:] + line[:turn]
-        devices = problem.able([turned[(part or 0) % len(turned)] for part in parts])
+        devices = problem.moved_where_able([turned[(part or 0) % len(turned)] for part in parts])
         yield fitted(problem, devices)
         feasible = problem.limits.feasible.copy()
         for u, part in enumerate(parts):

@@ -38,7 +38,7 @@ class Stretches:
         """Each stretch on its device, then changed until it fits. Raises BadInputError where nothing fits."""
         device = self._fixed.copy()
         device[self._free] = point
-        return fitted(self.problem, self.problem.able(device[self.of]))
+        return fitted(self.problem, self.problem.moved_where_able(device[self.of]))
 
     def point(self, placement: Placement) -> Point:
         """For each stretch the device that does most of its work."""

@@ -1,1 +1,1 @@
-"""Search on files: `plan` is judged by the simulator alone."""
+"""Search on files: `plan` is judged by the simulator alone; `prepare` compiles what it needs ahead of the first one."""

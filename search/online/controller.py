@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FEWER = "pad batches to a few lengths (tf.data's bucket_by_sequence_length), and pass what else changes as tensors."
-LOOK_S = 0.05  # seconds of steady steps of which only the last is looked at
+SEEN_EVERY_S = 0.05  # seconds of steady steps of which the script is sent only the last
 
 
 class Controller:
@@ -82,7 +82,7 @@ class Controller:
         """
         if not self._is_calm:
             return self._rest.unseen(step_s)
-        return min(self.lost.due(self.narrator.step) - 1, int(LOOK_S / step_s))
+        return min(self.lost.due(self.narrator.step) - 1, int(SEEN_EVERY_S / step_s))
 
     @property
     def mode(self) -> Mode:
@@ -393,7 +393,7 @@ class Controller:
         return self.topology is not None and len(there) == len(self.topology)
 
     def _look_for_lost(self) -> None:
-        self.lost.look(self.narrator.step)
+        self.lost.check(self.narrator.step)
 
     def _say_left_alone(self) -> None:
         """The only line about it on stderr."""

@@ -25,7 +25,7 @@ class OnlineSettings:
     groups: int = GROUPS  # that the planner coarsens the graph to
     at_once: int = BATCH  # mappings asked for at once
     repeats: int = TrialSettings.repeats  # these three, and `least_gain`, as there
-    looks: int = TrialSettings.looks
+    sample_steps: int = TrialSettings.sample_steps
     hopeless: float = TrialSettings.hopeless
     horizon: int = 1000  # steps within which a trial must pay
     optimism: float = 0.95  # a trial is worth it if it would pay at this share of its predicted step time
@@ -55,7 +55,9 @@ class OnlineSettings:
     @property
     def thorough(self) -> TrialSettings:
         """For the search."""
-        return TrialSettings(repeats=self.repeats, looks=self.looks, hopeless=self.hopeless, least_gain=self.least_gain)
+        return TrialSettings(
+            repeats=self.repeats, sample_steps=self.sample_steps, hopeless=self.hopeless, least_gain=self.least_gain
+        )
 
     @property
     def final(self) -> TrialSettings:

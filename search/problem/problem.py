@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from placer.errors import BadInputError, listed, short
 from placer.graph.mapping import ROUNDING, Mapping
 from placer.graph.op_graph import OpGraph
+from placer.graph.schedules import RANK
 from placer.graph.topology import Topology
 from search.problem.alike import alike_devices
 from surrogate.costs.cost_matrix import Costs, cost_matrix, mean_cost_s
 from surrogate.simulate.max_load import MaxLoad
 from surrogate.simulate.priority import upward_rank
-from surrogate.simulate.schedules import RANK
 from surrogate.simulate.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Problem:
             return self.max_load.values(devices)
         return self.base_s + self.simulator.makespans(devices)
 
-    def able(self, placement: ArrayLike) -> Placement:
+    def moved_where_able(self, placement: ArrayLike) -> Placement:
         """`placement`, where units that cannot run on their device go to the one where they cost least."""
         wanted = np.asarray(placement)
         can = self.limits.feasible[np.arange(len(wanted)), wanted]

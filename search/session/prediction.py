@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from placer.graph.coarsen import Groups
 from placer.graph.held_memory import Lack, fullest_bytes, most_bytes, worst_lack
 from placer.graph.mapping import Mapping
+from placer.graph.schedules import FIFO, RANK
 from placer.graph.topology import Topology
 from placer.result import Failed, Measured, Result, standard_error
 from search.exact.bounds import lower_bound
@@ -21,7 +22,6 @@ from search.problem.problem import Placement, Problem
 from surrogate.calibrate.calibration import Predictor, launches
 from surrogate.costs.cost_matrix import cost_matrix, with_cost_matrix
 from surrogate.simulate.run_order import run_order
-from surrogate.simulate.schedules import FIFO, RANK
 from surrogate.simulate.simulator import Simulator
 from surrogate.simulate.timeline import Timeline
 
@@ -58,7 +58,7 @@ class Prediction:
 
     def calibrated(self, measured: Sequence[tuple[Mapping, Result]]) -> Prediction:
         """Corrected by what was measured: each mapping, and what it came to."""
-        return self.corrected([(self.groups.expand(mapping), result) for mapping, result in measured])
+        return self.calibrated_of([(self.groups.expand(mapping), result) for mapping, result in measured])
 
     def warned(self, failures: Iterable[Result]) -> Prediction:
         """This prediction, but a device that ran out of memory may hold less than it would have held then."""
@@ -69,7 +69,7 @@ class Prediction:
         found = tuple(sorted(least.items()))
         return self if found == self.ran_out else replace(self, ran_out=found)
 
-    def corrected(self, measured: Sequence[tuple[tuple[int, ...], Result]]) -> Prediction:
+    def calibrated_of(self, measured: Sequence[tuple[tuple[int, ...], Result]]) -> Prediction:
         """As `calibrated`; mappings are given as op_devices, the index of a device per op."""
         known = [(op_devices, result) for op_devices, result in measured if isinstance(result, Measured)]
         if not known:

@@ -6,4 +6,7 @@ with intrinsic x (kernel size, filters, layers, ...), extrinsic scaling factors 
 constants found by differential evolution on a regularised cost (Kavarakuntla et al., "A Generic Performance Model for
 Deep Learning in a Distributed Environment", IEEE Access 12, 2024, arXiv 2305.11665). Transcribed are the formula and
 what the abstract says of the method; all details are our own.
+
+Read in this order: `form` is the formula, `fit` finds its constants, `reading` says what they mean, and `files` keeps
+them. `sync_sgd` is a formula of another kind, for synchronous SGD.
 """

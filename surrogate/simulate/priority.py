@@ -64,7 +64,7 @@ def weighted_out_degree(graph: OpGraph) -> list[float]:
 
 
 @lru_cache(maxsize=8)
-def turns(graph: OpGraph) -> NDArray[np.int32] | None:
+def micro_batch_of(graph: OpGraph) -> NDArray[np.int32] | None:
     """The micro-batch that each op works on, or helps to begin; all else comes after the last one. None where there are
     no micro-batches.
 

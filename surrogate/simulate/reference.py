@@ -44,7 +44,7 @@ class Crossing(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class ReferenceSimulator:
     """What the event loop reads. cost_s: [ops][devices] seconds. place: each op's place in line, None for fifo."""
 
     graph: OpGraph
@@ -97,7 +97,7 @@ class Model:
 class Run:
     """One run of the event loop. Everything of one instant happens before any free device takes new work."""
 
-    def __init__(self, model: Model, devices: Sequence[int]) -> None:
+    def __init__(self, model: ReferenceSimulator, devices: Sequence[int]) -> None:
         self.model = model
         self.devices = devices
         self.now = 0.0

@@ -18,6 +18,7 @@ from placer.errors import BadInputError, short
 from placer.graph.held_memory import is_tight
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
+from placer.graph.schedules import DONF, FIFO, RANK, check_schedule
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs, cost_matrix
 from surrogate.parallel import Floats, Rows, by_row
@@ -25,14 +26,13 @@ from surrogate.simulate.kernels.arrays import Needs, Tables, needs_of, tables_of
 from surrogate.simulate.priority import (
     by_earliest_start,
     freeing,
+    micro_batch_of,
     positions,
     topological,
-    turns,
     upward_rank,
     weighted_out_degree,
 )
-from surrogate.simulate.reference import Model
-from surrogate.simulate.schedules import DONF, FIFO, RANK, check_schedule
+from surrogate.simulate.reference import ReferenceSimulator
 from surrogate.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -124,13 +124,13 @@ class Simulator:
         if self.schedule == DONF:
             return self._of_graph.by_out_degree
         first = freeing(self.graph) if is_tight(self.graph, self.topology) else None
-        return positions(upward_rank(self.graph, self.costs, self.topology), turns(self.graph), first)
+        return positions(upward_rank(self.graph, self.costs, self.topology), micro_batch_of(self.graph), first)
 
     @cached_property
-    def reference(self) -> Model:
+    def reference(self) -> ReferenceSimulator:
         """The plain-Python definition."""
         place = None if self.place is None else self.place.tolist()
-        return Model(self.graph, self.topology, self.cost_s, place)
+        return ReferenceSimulator(self.graph, self.topology, self.cost_s, place)
 
     @cached_property
     def tables(self) -> Tables:

@@ -9,12 +9,15 @@ from statistics import median
 
 from experiments.benches.intervals import of_geomean
 from experiments.benches.main_job.run import single_ratios
+from experiments.benches.online.judge import BY_CLOCK, steps_to_recover
+from experiments.benches.online.loads_page import recoveries
 
 HOME = Path(__file__).parents[2]
 GAINS = (HOME / "README.md").read_text().split("## What it gains")[1].split("\n## ")[0]
 RECORD = json.loads((HOME / "benchmarks" / "main-job.json").read_text())
 ELSEWHERE = RECORD["elsewhere"]
 TRUST = json.loads((HOME / "benchmarks" / "trust.json").read_text())
+ONLINE = json.loads((HOME / "benchmarks" / "online.json").read_text())
 MEASURED = {name: row for name, row in RECORD["models"].items() if "failed" not in row}
 
 
@@ -49,3 +52,11 @@ def test_what_wrapping_costs_is_the_record() -> None:
     assert f"the {len(paces)} loops that ended untouched" in said
     assert f"took {median(ratios):.2f} times as long as unwrapped in the median" in said
     assert f"and {max(ratios):.2f} times at the worst" in said
+
+
+def test_what_watching_costs_is_the_record() -> None:
+    said, loads = " ".join(GAINS.split()), ONLINE["loads"]
+    there, soon = recoveries(loads, "landed", BY_CLOCK)
+    assert f"watching for changes made small steps {ONLINE['overhead']:.1%} longer".replace("%", " %") in said
+    assert f"after {there} of {len(steps_to_recover(loads, 'landed'))} loads steps were back" in said
+    assert f"after {soon} of them within 30." in said

@@ -117,7 +117,7 @@ def _killed_once(spec: Spec, goal: int, rng: random.Random) -> int:
 
 
 def _command(spec: Spec) -> list[str]:
-    return [sys.executable, "-m", "experiments.cli", "campaign", "run", str(spec.path), "--quiet"]
+    return [sys.executable, "-m", "placer", "campaign", "run", str(spec.path), "--quiet"]
 
 
 def _count(path: Path) -> int:

@@ -61,7 +61,7 @@ def _spec(folder: Path) -> Spec:
 def _made(spec: Spec, page: Path) -> float:
     """Seconds that the command takes, the start of Python among them."""
     begin_s = time.perf_counter()
-    command = [sys.executable, "-m", "experiments.cli", "campaign", "report", str(spec.path), "--out", str(page)]
+    command = [sys.executable, "-m", "placer", "campaign", "report", str(spec.path), "--out", str(page)]
     subprocess.run(command, check=True, capture_output=True)
     return time.perf_counter() - begin_s
 

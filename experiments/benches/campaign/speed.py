@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from experiments.benches.bench import Facts
 from experiments.benches.simulator_speed import layered, machine
-from experiments.campaign.ray.side_by_side import SideBySide
+from experiments.campaign.ray.parallel_searches import ParallelSearches
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import Spec, read_spec
 from experiments.campaign.store import CampaignStore
@@ -72,7 +72,7 @@ def _one_process(spec: Spec) -> None:
 
 def _over_ray(spec: Spec) -> None:
     with CampaignStore(spec.store) as store:
-        Campaign(spec, store, beside=SideBySide(spec, store).run).run()
+        Campaign(spec, store, search_files=ParallelSearches(spec, store).run).run()
 
 
 def _spec(folder: Path, name: str, measurements: int) -> Spec:

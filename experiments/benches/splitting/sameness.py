@@ -47,7 +47,7 @@ def untouched_training(
 
     rounded: whether each float begins with one rounding error.
     """
-    from placer.execute.reference import perturbed
+    from placer.execute.untouched_outcome import perturbed
     from placer.measure.untouched import UntouchedStep
 
     slots = gradient_slots(captured)

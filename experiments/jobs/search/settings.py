@@ -11,11 +11,11 @@ from placer.errors import BadInputError, short
 from placer.graph.defaults import GROUPS, HEADROOM
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.graph.pins import parse_pin
+from placer.graph.schedules import RANK, check_schedule
 from placer.splits.plan import LOCAL, SplitPlan
 from placer.splits.plan_files import BATCH_NORM, SPLIT_AUTO, SPLIT_OFF, check_split, read_plan
 from search.defaults import DEFAULT_SEARCHER
 from search.session.registry import searcher_type
-from surrogate.simulate.schedules import RANK, check_schedule
 
 BASELINES = ("expert", "heft", "donf", "random")
 DEFAULT_SEARCHERS = (*BASELINES, DEFAULT_SEARCHER)

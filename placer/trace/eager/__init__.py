@@ -2,7 +2,8 @@
 
 `ops` finds ops that do something else, and `number_use` numbers that must not be tensors, both in a finished trace. The
 others watch one: `tensor_reads` code that reads what is not known then, `branches` what a branch by a tensor changes,
-`places` what the user's objects held before, to undo that,
+`places` what the user's objects held before, to undo that, `type_questions` those for the type of an argument,
 `gradients` those that are None on some way through branches, `lasting` what libraries keep of a trace,
-`keras_functions` what Keras computes otherwise, `array_changes` what would change an array of the caller's.
+`keras_functions` what Keras computes otherwise, `array_changes` what would change an array of the caller's. `replacing`
+lends them attributes of libraries for a while.
 """

@@ -25,8 +25,8 @@ from placer.execute.agreement import (
 from placer.execute.fingerprints import Fingerprints
 from placer.execute.local_agreement import LocalAgreement, agreement
 from placer.execute.outputs import values
-from placer.execute.reference import Unpack, perturbed, reference, unpacked
 from placer.execute.rewrite import PlacedStep
+from placer.execute.untouched_outcome import Unpack, perturbed, unpacked, untouched_outcome
 from placer.execute.variable_copies import Held, Pair, Transfers, by_whole_node
 from placer.trace.capture import Captured
 from placer.trace.random_streams import Draws
@@ -165,7 +165,7 @@ class TrialRun:
         return str(next(iter(_devices_of(self.start).values())))
 
     def _reference(self, start: MappingABC[str, Any]) -> Outcome:
-        return reference(self.captured, start, self.batches, self.unpack)
+        return untouched_outcome(self.captured, start, self.batches, self.unpack)
 
     def _after(self, held: MappingABC[str, Held]) -> dict[str, Array]:
         """The values of a step's variables; of divided ones, the whole."""

@@ -1,5 +1,5 @@
-"""Between steps: devices that came back are taken in again, now and then it is looked whether any was lost, and workers
-that keep much of mappings that were tried are joined anew.
+"""Between steps: devices that came back are taken in again, now and then a check tells whether any was lost, and
+workers that keep much of mappings that were tried are joined anew.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from search.online.interfaces import LiveStepLike
 from search.online.phases.retry_later import RetryLater
 from search.online.trials.trials import Say
 
-LOOK_EVERY = 50  # steps between two looks for devices that were lost without being used
+CHECK_EVERY = 50  # steps between two checks whether a device was lost without being used
 
 
 class LostDevices:
@@ -21,17 +21,17 @@ class LostDevices:
     def __init__(
         self, live: LiveStepLike, probe_every: int, say: Say, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        """probe_every: steps between two looks for devices that came back. clock: seconds."""
+        """probe_every: steps between two checks whether devices came back. clock: seconds."""
         self.live, self.probe_every, self._say = live, probe_every, say
         self._rejoining, self._freeing, self._clock = RetryLater(clock), RetryLater(clock), clock
         self._given_up = set[tuple[str, str]]()  # of what it was said
 
     def due(self, step: int) -> int:
-        """How many steps later `look` may have something to do."""
-        return min(every - step % every for every in (LOOK_EVERY, self.probe_every))
+        """How many steps later `check` may have something to do."""
+        return min(every - step % every for every in (CHECK_EVERY, self.probe_every))
 
-    def look(self, step: int) -> None:
-        """Join devices that are back, or say once why not; or have the session look whether any was lost."""
+    def check(self, step: int) -> None:
+        """Join devices that are back, or say once why not; or have the session check whether any was lost."""
         session = self.live.session
         is_due = step % self.probe_every == 0 and self._rejoining.is_due
         if session.missing and is_due and (back := session.back()):
@@ -48,7 +48,7 @@ class LostDevices:
                     f"{name} is given up: its worker cannot be started ({why.rstrip('.')}). What was placed goes on "
                     "without it; no search begins any more until the program is started again.",
                 )
-        elif step % LOOK_EVERY == 0:  # nothing else notices the loss of an idle worker
+        elif step % CHECK_EVERY == 0:  # nothing else notices the loss of an idle worker
             session.suspected = True
 
     def free(self, step: int) -> bool:
@@ -56,7 +56,7 @@ class LostDevices:
         them are there. Then nothing that was built may be used any more but the live step's mode of now.
         """
         session = self.live.session
-        if step % LOOK_EVERY or not (session.keeps_much and self._freeing.is_due):
+        if step % CHECK_EVERY or not (session.keeps_much and self._freeing.is_due):
             return False
         begin_s = self._clock()
         why = self._freeing.attempt(session.join_anew)

@@ -25,7 +25,7 @@ from search.online.settings import OnlineSettings
 from search.online.trials.trials import LATEST, LiveTrial, Trials
 
 FAR = 1.5  # times the untouched step: a mapping that takes longer is not near
-LOOK_EVERY_S = 0.02  # seconds of steps of which only the last is looked at
+SEEN_EVERY_S = 0.02  # seconds of steps of which only the last is sent to the script
 SHARE = 0.03  # of the time of rest that looks may cost
 FIRST_SPENT_S = 2.0  # what a look is taken to cost before the first one
 SOONER, LATER = 1 / 8, 8.0  # factors of a wait: where steps took as long as the mapping, and where nothing changed
@@ -94,7 +94,7 @@ class Rest:
 
     def unseen(self, step_s: float) -> int:
         """How many of the next calls, each of so many seconds, need not be looked at."""
-        return int(LOOK_EVERY_S / step_s) if self.is_calm else 0
+        return int(SEEN_EVERY_S / step_s) if self.is_calm else 0
 
     # Within.
 

@@ -152,7 +152,7 @@ class Replanner:
         view = self._views.get((names, load)) or self._begun(names, load)
         measured = self._measured(view)
         if len(measured) != view.knows:
-            view = replace(view, prediction=view.prediction.corrected(_telling(measured)), knows=len(measured))
+            view = replace(view, prediction=view.prediction.calibrated_of(_telling(measured)), knows=len(measured))
         warned = view.prediction.warned(self._failures)
         if warned is not view.prediction:
             view = replace(view, prediction=warned)

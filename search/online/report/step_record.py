@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from placer.graph.defaults import GROUPS
 from placer.graph.mapping import Mapping
 from placer.result import Measured
 from placer.train.steps.modes import WHOLE
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from search.online.auto_step import AutoStep
     from search.online.trials.trials import LiveTrial
 
-GROUPS = 192  # that are drawn at most, about
 Mapped = Callable[[tuple[int, ...], int], Mapping]
 """The mapping of the step's ops, by a plan of splits, on devices; `placer.train.live_step.LiveStep.mapping`."""
 

@@ -55,7 +55,9 @@ def facts(step: AutoStep) -> Iterator[str]:
     if step.mapping is None and untouched is not None:
         yield f"{ms(untouched, 1)} a step"
     elif untouched is not None:
-        yield f"for reference: {ms(untouched, 1)} a step untouched, in this process, before it was placed"
+        in_turn = any(not trial.devices for trial in step.tried)
+        when = "measured in turn with others" if in_turn else "before it was placed"
+        yield f"for reference: {ms(untouched, 1)} a step untouched, in this process, {when}"
 
 
 def _runs(step: AutoStep) -> str:

@@ -35,7 +35,7 @@ class TrialSettings:
     """How many steps a trial takes, and what is worth a move."""
 
     repeats: int = 8  # counted steps of each mode in a race
-    looks: int = 3  # counted steps of a mode that is new
+    sample_steps: int = 3  # counted steps of a mode that is new
     hopeless: float = 2.0  # a step this many times as long as the incumbent's ends a sample
     least_gain: float = 0.01  # share of a step worth a move
     sigmas: float = 1.0  # standard deviations that a gain must exceed
@@ -43,7 +43,7 @@ class TrialSettings:
     def at(self, step_s: float) -> TrialSettings:
         """With more steps where they are short, because they are noisier and cost little."""
         times = min(MOST_TIMES, max(1, math.floor(LEAST_S / step_s))) if step_s > 0 else 1
-        return replace(self, repeats=self.repeats * times, looks=self.looks * times)
+        return replace(self, repeats=self.repeats * times, sample_steps=self.sample_steps * times)
 
 
 @dataclass(frozen=True)
@@ -159,15 +159,15 @@ class Trials:
         """Compare a few steps of `mode` with the incumbent's latest; move to it if it is clearly faster."""
         self.latest_s.append((yield self.mode))
         settings = settings.at(self.latest_s[-1])
-        for _ in range(settings.looks - 1):
+        for _ in range(settings.sample_steps - 1):
             self.latest_s.append((yield self.mode))
         beside = self._beside(settings)
         scale = self.step_s.setdefault(self.mode, beside.step_s) / beside.step_s
-        took = yield from sample(mode, settings.looks, settings.hopeless * self.bar_s / scale)
+        took = yield from sample(mode, settings.sample_steps, settings.hopeless * self.bar_s / scale)
         found = summary(took)
         self._note({self.mode: list(self.latest_s), mode: took}, self.mode, beside, [mode])
         self._count_lost(took, beside.step_s)
-        if len(took) == settings.looks and is_faster(found, beside, max(0.03, settings.least_gain), 2.0):
+        if len(took) == settings.sample_steps and is_faster(found, beside, max(0.03, settings.least_gain), 2.0):
             self.move(mode, took, _against(found, beside))
 
     def race(self, modes: Sequence[Mode], settings: TrialSettings, bars: int = 1) -> Steps[None]:
@@ -363,7 +363,7 @@ class Trials:
 
     def _beside(self, settings: TrialSettings) -> Measured:
         """The latest steps of the incumbent."""
-        return summary(list(self.latest_s)[-max(settings.repeats, settings.looks) :])
+        return summary(list(self.latest_s)[-max(settings.repeats, settings.sample_steps) :])
 
     def _note(self, took: dict[Mode, list[float]], anchor: Mode, beside: Measured, modes: Sequence[Mode]) -> None:
         """Keep the results of these steps, scaled to the known time of `anchor`, which took `beside` beside them."""

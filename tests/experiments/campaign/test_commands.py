@@ -147,7 +147,7 @@ def test_lines_name_their_cells_where_several_are_under_way(folder, capsys):
 def test_ctrl_c_ends_a_run_with_what_it_has_and_the_same_command_goes_on(folder, edited):
     path = edited("[2, 5]", "100000")
     edited('["random", "local"]', '["random"]')
-    command = [sys.executable, "-m", "experiments.cli", "campaign", "run", str(path), "--json"]
+    command = [sys.executable, "-m", "placer", "campaign", "run", str(path), "--json"]
     hears = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also where this is a background job
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes, text=True, preexec_fn=hears) as process:

@@ -27,7 +27,7 @@ TOPOLOGY = {
 
 def placer(*arguments, timeout=240, tag=""):
     """Run the command in a process of its own, with `tag` in its environment."""
-    command = [sys.executable, "-m", "experiments.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "placer", *map(str, arguments)]
     environment = {**os.environ, TAG: tag}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL, env=environment

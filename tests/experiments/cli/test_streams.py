@@ -29,7 +29,7 @@ FILES = ("graph.json", "topology.json", "mapping.json")
 
 
 def placer(*arguments, stdout=subprocess.PIPE, **environment):
-    command = [sys.executable, "-m", "experiments.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "placer", *map(str, arguments)]
     return subprocess.run(
         command, stdout=stdout, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=240, check=False,
         env={**os.environ, **environment},
@@ -105,7 +105,7 @@ def test_files_are_written_where_stdout_cannot_be(paths, full, closed, tmp_path)
 
 
 def test_a_message_that_cannot_be_written_ends_nothing(paths, full, tmp_path):
-    command = [sys.executable, "-m", "experiments.cli", "plan", *map(str, paths[:2]), "--seconds", "0", "--json"]
+    command = [sys.executable, "-m", "placer", "plan", *map(str, paths[:2]), "--seconds", "0", "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=240, check=False)
     assert done.returncode == 0 and json.loads(done.stdout)["value"] > 0
     refused = subprocess.run([*command, "--seconds", "-1"], stdout=subprocess.PIPE, stderr=full, check=False)

@@ -33,7 +33,7 @@ TOPOLOGY = {
 
 def placer(*arguments):
     """The command in a process of its own."""
-    command = [sys.executable, "-m", "experiments.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "placer", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 

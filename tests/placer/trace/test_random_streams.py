@@ -9,8 +9,8 @@ from tensorflow.python.eager import context
 
 from placer.execute.agreement import LossDiffersError
 from placer.execute.outputs import values
-from placer.execute.reference import reference
 from placer.execute.rewrite import PlacedStep, Template
+from placer.execute.untouched_outcome import untouched_outcome
 from placer.trace.capture import capture
 from placer.trace.random_streams import Draws, draws_within
 from placer.train.steps.trial_run import Recording, TrialRun
@@ -81,7 +81,7 @@ def test_the_untouched_step_is_repeated_with_the_same_numbers(two_cpus):
     weight, x = tf.Variable(0.5), tf.constant(2.0)
     captured = capture(drawing(weight, "normal"), (x,))
     (name,) = captured.variables
-    runs = [reference(captured, {name: weight.numpy()}, [[x]] * 3) for _ in range(2)]
+    runs = [untouched_outcome(captured, {name: weight.numpy()}, [[x]] * 3) for _ in range(2)]
     step = placed(captured, two_cpus, 1)
     mine = [values(step.run_flat([x])) for _ in range(3)]
     for outcome in runs:

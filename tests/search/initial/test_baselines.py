@@ -1,6 +1,6 @@
 """The baselines ask what an expert would: single devices, layers in runs, branches side by side."""
 
-from search.initial.expert import device_counts, expert_placements, turns
+from search.initial.expert import device_counts, expert_placements, rotations
 from search.problem.problem import Problem
 from search.session.registry import make_searcher
 
@@ -40,7 +40,9 @@ def test_the_expert_puts_towers_side_by_side(towers):
 
 def test_of_many_devices_the_expert_tries_few_counts_and_rotations(build):
     assert device_counts(64) == [64, 32, 16, 8, 7, 6, 5, 4, 3, 2] and device_counts(9) == [9, *range(8, 1, -1)]
-    assert list(turns(8)) == list(range(8)) and list(turns(64)) == list(range(0, 64, 8)) and len(turns(9)) == 5
+    assert (
+        list(rotations(8)) == list(range(8)) and list(rotations(64)) == list(range(0, 64, 8)) and len(rotations(9)) == 5
+    )
     problem = Problem(build.layered(1, layers=20), build.machine(*["gpu"] * 64))
     assert 8 < len(list(expert_placements(problem))) <= 67  # one of each rotation, those of branches left out
 

@@ -277,7 +277,7 @@ def test_lost_devices_are_looked_for_whatever_the_signature(
     step, inputs = make_step()
     with place(step, split(step, inputs, tmp_path / "mapping.json")) as placed:
         losses(placed, inputs, 6)
-        monkeypatch.setattr(controller, "LOOK_S", 0.0)
+        monkeypatch.setattr(controller, "SEEN_EVERY_S", 0.0)
         losses(placed, inputs, placed.settings.probe_every)  # the last that were not to be looked at are over
         looked: list[int] = []
         before = placed.steps
@@ -341,7 +341,7 @@ def test_short_steady_steps_are_looked_at_in_groups_and_train_alike(
         for variable in function.get_concrete_function(*inputs).graph.trainable_variables:
             variable.assign(variable * 0.5)
 
-    monkeypatch.setattr(controller, "LOOK_S", 1e6)
+    monkeypatch.setattr(controller, "SEEN_EVERY_S", 1e6)
     looked: list[int] = []
     with place(step, split(step, inputs, tmp_path / "mapping.json")) as placed:
         found = losses(placed, inputs, 30)

@@ -42,8 +42,8 @@ def test_a_unit_that_cannot_run_where_it_is_put_goes_where_it_costs_least():
     devices = (Device("g", "gpu"), Device("c", "cpu"), Device("d", "cpu", speed=2.0))
     ops = (Op("anywhere", cost_s={"gpu": 1.0, "cpu": 3.0}), Op("only on CPUs", cost_s={"cpu": 1.0}))
     problem = Problem(OpGraph("g", ops, ()), Topology(devices, (Link("*", "*", 0, 1),)))
-    assert problem.able((0, 0)) == problem.able(np.array([0, 0])) == (0, 2)
-    assert problem.able([1, 1]) == (1, 1)
+    assert problem.moved_where_able((0, 0)) == problem.moved_where_able(np.array([0, 0])) == (0, 2)
+    assert problem.moved_where_able([1, 1]) == (1, 1)
 
 
 def test_only_a_makespan_has_seconds_beside_it():

@@ -45,7 +45,7 @@ def test_one_device_has_no_order():
 
 def test_a_calibrated_prediction_keeps_the_schedule():
     profiled = Prediction.profiled(GROUPS, TOPOLOGY, 0.0, "donf")
-    calibrated = profiled.corrected([(CUT, MEASURED), ((0,) * len(GRAPH), MEASURED)])
+    calibrated = profiled.calibrated_of([(CUT, MEASURED), ((0,) * len(GRAPH), MEASURED)])
     assert calibrated.schedule == calibrated.problem.schedule == "donf"
     assert calibrated.order_of(CUT).index("wide") < calibrated.order_of(CUT).index("long")
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from placer.execute.outputs import values
-from placer.execute.reference import reference
 from placer.execute.rewrite import PlacedStep, Template
+from placer.execute.untouched_outcome import untouched_outcome
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import capture
@@ -84,7 +84,7 @@ def training(request):
         name for name, v in captured.variables.items() if any(v is one.value for one in model.non_trainable_variables)
     }
     assert len(names) == len(moving) == 12
-    return captured, batch, reference(captured, start, [batch] * STEPS), names
+    return captured, batch, untouched_outcome(captured, start, [batch] * STEPS), names
 
 
 @pytest.mark.some(2, rest="nightly")

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from placer.execute.agreement import Agreement, LossDiffersError, Outcome
 from placer.execute.outputs import values
-from placer.execute.reference import perturbed, reference
 from placer.execute.rewrite import PlacedStep, Template
+from placer.execute.untouched_outcome import perturbed, untouched_outcome
 from placer.splits.plan import SplitPlan
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
@@ -29,7 +29,7 @@ STEPS = 2
 def training(request):
     captured, batch = captured_training(request.param, BATCH)
     start = {name: variable.numpy() for name, variable in captured.variables.items()}
-    return captured, batch, reference(captured, start, [batch] * STEPS)
+    return captured, batch, untouched_outcome(captured, start, [batch] * STEPS)
 
 
 def free_rates(graph):
@@ -69,7 +69,7 @@ def test_a_divided_step_whose_optimizer_amplifies_rounding_agrees_and_a_wrong_up
     placed.close()
 
     def outcome(start):
-        return reference(captured, start, [batch] * STEPS)
+        return untouched_outcome(captured, start, [batch] * STEPS)
 
     agreement = Agreement([outcome(start)], exact=False, shaken=lambda: (outcome(start), outcome(perturbed(start))))
     agreement.compare(Outcome(returned, start, after))

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from placer.execute.outputs import values
-from placer.execute.reference import reference
 from placer.execute.rewrite import PlacedStep, Template
+from placer.execute.untouched_outcome import untouched_outcome
 from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Device, Link, Topology
@@ -61,7 +61,7 @@ def training(request):
     orders = [np.random.default_rng(i).permutation(BATCH) for i in range(STEPS)]
     batches = [[tf.gather(tensor, order) for tensor in batch] for order in orders]
     start = {name: variable.numpy() for name, variable in captured.variables.items()}
-    return captured, batches, reference(captured, start, batches)
+    return captured, batches, untouched_outcome(captured, start, batches)
 
 
 def divided(captured, micro_batches, in_flight=2):
@@ -212,7 +212,7 @@ def test_a_variable_of_one_number_per_example_stays_whole(two_cpus):
     made = divided(captured, 4)
     assert len(made.plan) and not made.captured.divided
     start = {name: variable.numpy() for name, variable in captured.variables.items()}
-    wanted = reference(captured, start, [batch])
+    wanted = untouched_outcome(captured, start, [batch])
     placed = PlacedStep(Template(made.captured), [two_cpus.tf_name(0)] * len(made.captured.graph))
     placed.run_flat(captured.flat_inputs(batch))
     after = made.captured.joined({name: variable.numpy() for name, variable in placed.variables.items()})

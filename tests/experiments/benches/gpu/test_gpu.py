@@ -483,7 +483,7 @@ def test_a_model_made_under_a_device_has_its_variables_there(two_cpus):
 
 @pytest.mark.nightly
 def test_a_trial_on_two_cpus_has_every_figure(tmp_path):
-    command = [sys.executable, "-m", "experiments.cli", "bench", "gpu", "--devices", "cpus:2"]
+    command = [sys.executable, "-m", "placer", "bench", "gpu", "--devices", "cpus:2"]
     options = ["--model", "mnist_softmax", "--measurements", "3", "--minutes", "3", "--runs", str(tmp_path)]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=170)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -499,7 +499,7 @@ def test_a_trial_on_two_cpus_has_every_figure(tmp_path):
 
 
 def test_without_a_gpu_the_command_ends_with_one_line():
-    command = [sys.executable, "-m", "experiments.cli", "bench", "gpu", "--model", "moe"]
+    command = [sys.executable, "-m", "placer", "bench", "gpu", "--model", "moe"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=170)
     assert done.returncode == 2 and done.stdout == "" and "Traceback" not in done.stderr
     assert "TensorFlow sees no GPU here" in done.stderr.splitlines()[-1]  # the others are TensorFlow's

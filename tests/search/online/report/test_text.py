@@ -37,6 +37,12 @@ def test_a_placed_step_is_held_against_its_alternatives() -> None:
     assert reference == "  for reference: 40.0 ms a step untouched, in this process, before it was placed"
 
 
+def test_an_untouched_step_that_competes_was_measured_in_turn() -> None:
+    tried = [LiveTrial("untouched", (), Measured(0.04, 0.001, 8, 0.0, False), None)]
+    text = as_text(placed(step_s=0.05, untouched_s=0.04, tried=tried))
+    assert "  for reference: 40.0 ms a step untouched, in this process, measured in turn with others" in text
+
+
 def test_a_gain_that_was_not_measured_is_not_told() -> None:
     text = as_text(placed(step_s=0.05))
     assert "50.0 ms a step" in text

@@ -1,27 +1,55 @@
-"""Which of two step times is the faster one, and when the noise may hide it."""
+"""Which modes a race steps, in which order, and which steps count."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Mapping
 
-from placer.result import Measured
-from search.online.trials.race import is_faster
-
-
-@pytest.mark.parametrize("spread_s", [0.2, 0.6])
-def test_noise_of_either_hides_a_gain(spread_s):
-    quiet, faster = Measured(1.0, 0.0, 9), Measured(0.95, 0.0, 9)
-    assert is_faster(faster, quiet, 0.03)
-    assert not is_faster(faster, Measured(1.0, spread_s, 9), 0.03)
-    assert not is_faster(Measured(0.95, spread_s, 9), quiet, 0.03)
+from placer.train.steps.modes import Mode
+from search.online.interfaces import Steps
+from search.online.trials.race import race, sample
 
 
-def test_more_repeats_show_what_fewer_hide():
-    few, many = ((Measured(0.95, 0.1, n), Measured(1.0, 0.1, n)) for n in (4, 100))
-    assert not is_faster(*few, 0.03) and is_faster(*many, 0.03)
+def run(script: Steps, step_s: Mapping[str, float]) -> tuple[str, object]:
+    """The modes that the script yields, one after another, and what it returns. step_s: seconds by mode."""
+    asked = ""
+    try:
+        mode = next(script)
+        while True:
+            asked += mode
+            mode = script.send(step_s[mode])
+    except StopIteration as end:
+        return asked, end.value
 
 
-def test_a_single_step_has_an_unknown_spread():
-    """Only what takes less than half as long is faster beyond doubt."""
-    assert not is_faster(Measured(0.6), Measured(1.0, 0.0, 9), 0.03)
-    assert is_faster(Measured(0.4), Measured(1.0, 0.0, 9), 0.03)
+def modes(names: str) -> list[Mode]:
+    return list(names)  # type: ignore[arg-type]  # a race never looks into a mode
+
+
+def test_the_first_step_of_a_sample_does_not_count() -> None:
+    (mode,) = modes("A")
+    script, taken = sample(mode, 3), [9.0, 1.0, 2.0, 3.0]
+    assert next(script) == mode
+    for step_s in taken[:-1]:
+        assert script.send(step_s) == mode
+    try:
+        script.send(taken[-1])
+    except StopIteration as end:
+        assert end.value == taken[1:]
+
+
+def test_who_is_clearly_slower_has_no_second_turn() -> None:
+    asked, took = run(race(modes("ABC"), 6), {"A": 1.0, "B": 2.0, "C": 1.0})
+    assert asked == "AAAA BBBB CCCC AAAA CCCC".replace(" ", "")
+    assert took == {"A": [1.0] * 6, "B": [2.0] * 3, "C": [1.0] * 6}
+
+
+def test_one_that_leads_clearly_needs_no_second_turn() -> None:
+    asked, _ = run(race(modes("AB"), 6), {"A": 1.0, "B": 0.5})
+    assert asked == "AAAA BBBB".replace(" ", "")
+
+
+def test_a_hopeless_step_ends_a_turn() -> None:
+    """One that takes three times as long as the median of the first mode."""
+    asked, took = run(race(modes("AB"), 6, hopeless=3.0), {"A": 1.0, "B": 3.5})
+    assert asked == "AAAA BB".replace(" ", "")
+    assert took == {"A": [1.0] * 3, "B": [3.5]}

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from placer.errors import BadInputError
 from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.schedules import SCHEDULES
 from placer.graph.topology import CONTENTIONS, Device, Link, Topology
 from surrogate.simulate.kernels.arrays import needs_of
 from surrogate.simulate.priority import topological
-from surrogate.simulate.schedules import SCHEDULES
 from surrogate.simulate.simulator import Simulator
 
 # Small whole numbers make many events of one instant; the others try the rounding.

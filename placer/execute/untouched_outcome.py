@@ -25,7 +25,7 @@ Unpack = Callable[[Sequence[Any]], AbstractContextManager[Sequence[Any]]]
 unpacked: Unpack = nullcontext
 
 
-def reference(
+def untouched_outcome(
     captured: Captured,
     start: Mapping[str, Any],
     batches: Sequence[Sequence[Any]],

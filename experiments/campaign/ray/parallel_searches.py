@@ -1,4 +1,4 @@
-"""Cells of files searched side by side over Ray: this process hands them out, and it alone writes the store."""
+"""Cells of files searched in parallel over Ray: this process hands them out, and it alone writes the store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Search:
 
 
 @dataclass
-class SideBySide:
+class ParallelSearches:
     """Searches cells over the Ray to which this process is connected: one on each CPU of the cluster."""
 
     spec: Spec
@@ -65,7 +65,7 @@ class SideBySide:
             return
         waiting = _to_begin(cells, held, ready)
         heard_s = self.clock()
-        self.progress.phase(f"searching side by side on {_cpus():g} CPUs of the Ray cluster")
+        self.progress.phase(f"searching in parallel on {_cpus():g} CPUs of the Ray cluster")
         try:
             while self._hand_out(waiting) and not self.over():
                 if self._receive():

@@ -14,7 +14,7 @@ import pytest
 import placer
 from experiments.benches.simulator_speed import layered, machine
 from experiments.campaign.progress import Progress
-from experiments.campaign.ray.side_by_side import SideBySide
+from experiments.campaign.ray.parallel_searches import ParallelSearches
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.store import CampaignStore
@@ -36,7 +36,7 @@ topologies = ["topology.json"]
 """
 EACH = 0.0  # seconds in a batch: every measurement is sent for itself, so that a search cannot run away to its end
 LONG = 40  # measurements of a search that is under way for some seconds
-COMMAND = [sys.executable, "-m", "experiments.cli", "campaign", "run"]
+COMMAND = [sys.executable, "-m", "placer", "campaign", "run"]
 TASK = "ray::_searched"  # the title of a process while it searches
 
 
@@ -79,7 +79,7 @@ def run(path, progress=None, over=lambda: False, by_ray=True):
     """Run the campaign; what is then stored of it, and its failures."""
     spec, shown = read_spec(path), progress or Progress()
     with CampaignStore(spec.store) as store:
-        beside = SideBySide(spec, store, shown, over, batch_s=EACH).run if by_ray else None
+        beside = ParallelSearches(spec, store, shown, over, batch_s=EACH).run if by_ray else None
         Campaign(spec, store, shown, over, beside=beside).run()
     return stored(path), failures(path)
 
