@@ -42,7 +42,7 @@ BY_PART = (
 
 
 def unrepeatable_effect(graph_def: Any) -> str | None:
-    """In words, an effect of the step that a trial of it would have, too; None where there is none.
+    """In words, an effect of the step that a scratch run would have, too; None where there is none.
 
     What may be repeated is listed; of any other stateful op nobody here knows what it does.
     """

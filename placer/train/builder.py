@@ -26,7 +26,7 @@ from placer.trace.effects import unrepeatable_effect
 from placer.train.device_session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Built, MappedStep, Placed, Untouched, Wanted
 from placer.train.steps.recorder import Recorder
-from placer.train.steps.trial_run import TrialRun
+from placer.train.steps.scratch_run import ScratchRun
 from placer.train.steps.untouched import UntouchedFunction, lent
 from placer.train.steps.variant import Variant
 from placer.train.variables.replicas import Use
@@ -115,13 +115,15 @@ class Builder:
         template: Template,
         topology: Topology,
         wanted: Wanted,
-        trial_run: TrialRun | None = None,
+        scratch_run: ScratchRun | None = None,
         sparing: bool = False,
     ) -> Built:
-        """The step under a mapping onto `topology`. trial_run: run it once on scratch variables. sparing: these become
-        the replicas that it trains, and no others are kept.
+        """The step under a mapping onto `topology`.
 
-        Raises PlacerError where a device is missing, or devices were joined anew meanwhile, and what a trial run
+        scratch_run: run it once on scratch variables. sparing: these become the replicas that it trains, and no others
+        are kept.
+
+        Raises PlacerError where a device is missing, or devices were joined anew meanwhile, and what a scratch run
         raises.
         """
         if (absent := self.absent(topology, wanted.devices)) is not None:
@@ -132,17 +134,17 @@ class Builder:
         device_of = {op.name: n for op, n in zip(captured.graph.ops, names, strict=True)}
         mine, at = captured.whole.variables, places_of(captured, device_of)
         spare: dict[tuple[int, Place], Held] = {}
-        if trial_run is None:  # nothing runs on these variables: `settle` gives the step others
+        if scratch_run is None:  # nothing runs on these variables: `settle` gives the step others
             unbound = {part: mine[node] for node, parts in captured.divided.items() for part in parts.nodes}
             step = PlacedStep(template, names, variables={**mine, **unbound}, order=wanted.order)
         else:
             if sparing:
-                trial_run.forget_variables()
-            step = PlacedStep(template, names, variables=trial_run.variables(captured, device_of), order=wanted.order)
-            trial_run.run(step)
+                scratch_run.forget_variables()
+            step = PlacedStep(template, names, variables=scratch_run.variables(captured, device_of), order=wanted.order)
+            scratch_run.run(step)
             if sparing:
                 spare = _held(captured, step, at)
-                trial_run.forget_variables()
+                scratch_run.forget_variables()
         blank = self.session.replicas.missing(list(mine.values()), at, spare)
         if generation != self.session.generation:
             raise PlacerError("devices were joined anew while this was built.")
@@ -174,9 +176,9 @@ class Builder:
         return settled
 
     def rebuilt(self, variant: Variant, topology: Topology, placed: Placed) -> Placed | Untouched:
-        """The same mapping, built again without a trial run. Where one of its devices is missing, the undivided step on
-        the first device that is there, or UNTOUCHED if that has no memory for it. For the training thread, under the
-        session's lock.
+        """The same mapping, built again without a scratch run. Where one of its devices is missing, the undivided step
+        on the first device that is there, or UNTOUCHED if that has no memory for it. For the training thread, under
+        the session's lock.
         """
         there = [topology.index[name] for name in self.session.present.topology.names]
         wanted = Wanted(placed.devices, placed.order, placed.name, placed.plan)
@@ -187,19 +189,19 @@ class Builder:
                 return UNTOUCHED
         return self._settled(self.build(self.template(variant, wanted.plan), topology, wanted))
 
-    def trial_run(self, variant: Variant, captured: Captured, recorder: Recorder) -> TrialRun:
+    def scratch_run(self, variant: Variant, captured: Captured, recorder: Recorder) -> ScratchRun:
         """Trials of one signature against what was recorded. Raises BadInputError where nothing was."""
         recording, unpack = recorder.recording(captured, self.name), partial(lent, variant.feeding)
-        return TrialRun(
+        return ScratchRun(
             captured, recording, exact=self.session.present.same_bits and captured.is_ordered, unpack=unpack
         )
 
     def follow(self, variant: Variant, main: Placed, topology: Topology, recorder: Recorder) -> str | None:
         """Place another signature by the mapping of the main one, and try it; why that cannot be, None where it can."""
         try:
-            trial_run = self.trial_run(variant, self.template(variant).captured, recorder)
-            placed = attempted(lambda: self._carried_over(variant, main, topology, trial_run))
-            trial_run.close()
+            scratch_run = self.scratch_run(variant, self.template(variant).captured, recorder)
+            placed = attempted(lambda: self._carried_over(variant, main, topology, scratch_run))
+            scratch_run.close()
         except (PlacerError, tf.errors.OpError) as error:
             return what_failed(error)
         except Exception as error:  # whatever is wrong with placing it, the training goes on
@@ -209,7 +211,7 @@ class Builder:
         variant.following = main, placed
         return None
 
-    def _carried_over(self, variant: Variant, main: Placed, topology: Topology, trial_run: TrialRun) -> Placed:
+    def _carried_over(self, variant: Variant, main: Placed, topology: Topology, scratch_run: ScratchRun) -> Placed:
         names = {op.name: topology.names[d] for op, d in zip(main.step.captured.graph.ops, main.devices, strict=True)}
         plan, order = main.plan, main.order
         try:
@@ -222,7 +224,7 @@ class Builder:
         devices = [topology.index[carried[op.name]] for op in graph.ops]
         names_in_order = graph.ordered_like(order) if order else ()  # its own, or workers may wait for each other
         order = tuple(name for name in names_in_order if name not in template.captured.variables)  # its arguments
-        return self._settled(self.build(template, topology, Wanted(devices, order, main.name, plan), trial_run))
+        return self._settled(self.build(template, topology, Wanted(devices, order, main.name, plan), scratch_run))
 
     @property
     def uses(self) -> list[Use]:

@@ -233,7 +233,7 @@ class Calls:
     def _recorded(
         self, recorder: Recorder, variant: Variant, tensors: Sequence[Any], as_called: AsCalled
     ) -> tuple[Any, float]:
-        """An untouched step that trial runs repeat."""
+        """An untouched step that scratch runs repeat."""
         try:
             trained = self.untouched.trained(variant)
             self.session.adopt(trained)
@@ -307,7 +307,7 @@ class Calls:
         self, variant: Variant, mode: Placed, tensors: Sequence[Any], as_called: AsCalled
     ) -> tuple[Any, float]:
         """A step of another signature than the main one: under each mapping the first is recorded, and the others are
-        placed if a trial does what that did.
+        placed if a scratch run does what that did.
         """
         if variant.placed_by(mode) is None:
             if variant.recorder is None:

@@ -15,7 +15,7 @@ from placer.profile.host_values import without_host_ops
 from placer.profile.profiler import profile
 from placer.trace.capture import Captured
 from placer.trace.variable_parts import in_parts
-from placer.train.steps.trial_run import TrialRun
+from placer.train.steps.scratch_run import ScratchRun
 from placer.train.steps.variant import Variant
 
 PROFILED = 3  # traced steps on each device
@@ -27,7 +27,7 @@ class JoinedStep:
 
     main: Variant  # the signature whose mapping is searched
     captured: Captured  # its graph, undivided
-    trial_run: TrialRun
+    scratch_run: ScratchRun
     topology: Topology  # all devices, lost ones included, so that indices stay what they are
     graphs: MappingABC[int, OpGraph] = field(default_factory=dict)
     """By the number of a plan of splits: the graph that it gives with costs, once profiled."""
@@ -45,7 +45,7 @@ class JoinedStep:
         """The same with the graph of `captured`, by a plan of splits, with costs from the steps recorded. limit_s:
         seconds for one traced step.
         """
-        batch, start = self.trial_run.batches[-1], in_parts(self.trial_run.start, captured.divided)
+        batch, start = self.scratch_run.batches[-1], in_parts(self.scratch_run.start, captured.divided)
         if captured.has_tables:  # which a session does not find
             captured = without_host_ops(captured, batch, start)
         graph = profile(captured, devices, batch, runs=PROFILED, start=start, warm_up=1, limit_s=limit_s)

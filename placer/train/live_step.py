@@ -1,6 +1,6 @@
 """A training step that stays live while its mode changes: untouched, or placed by one mapping or another.
 
-Every call is one real step. What takes long (capturing, building, trial runs: placer/train/builder.py) can be done by
+Every call is one real step. What takes long (capturing, building, scratch runs: placer/train/builder.py) can be done by
 another thread; which mode runs next is decided elsewhere (search/online/controller.py).
 """
 
@@ -188,13 +188,13 @@ class LiveStep:
             captured = main.captured
             self.session.adopt(captured.variables.values())
             self._builder.template(main)
-            trial_run = self._builder.trial_run(main, captured, self._calls.recorder)
+            scratch_run = self._builder.scratch_run(main, captured, self._calls.recorder)
             self._calls.recorder.clear()
             if self.session.fragile:
                 self.session.save()
             if self._joined is not None:
-                self._joined.trial_run.close()
-            self._joined = JoinedStep(main, captured, trial_run, devices.topology)
+                self._joined.scratch_run.close()
+            self._joined = JoinedStep(main, captured, scratch_run, devices.topology)
             return devices.topology
 
     @property
@@ -267,22 +267,22 @@ class LiveStep:
             if (lacking := self._short_of_room(template.captured.graph, joined, devices)) is not None:
                 return no_room(lacking, at_once[lacking])
         built: Built | Failed = attempted(
-            lambda: self._builder.build(template, joined.topology, wanted, joined.trial_run, sparing)
+            lambda: self._builder.build(template, joined.topology, wanted, joined.scratch_run, sparing)
         )
         if isinstance(built, Failed) and built.reason == "device":
             self.session.suspected = True
         return out_of_memory(built, name_of, at_once) if isinstance(built, Failed) else built
 
     def _short_of_room(self, graph: OpGraph, joined: JoinedStep, devices: Sequence[int]) -> str | None:
-        """The device that says that it has no memory for a trial; None where all have, or one is lost."""
-        joined.trial_run.forget_variables()
+        """The device that says that it has no memory for a scratch run; None where all have, or one is lost."""
+        joined.scratch_run.forget_variables()
         present, peaks = self.session.present, peaks_in_order(graph, devices, len(joined.topology))
         wanted = dict(zip(joined.topology.names, peaks, strict=True))
         lacking = attempted(lambda: short_of_room(present, wanted))
         return lacking if isinstance(lacking, str) else None
 
     def _need_beside(self, graph: OpGraph, topology: Topology, wanted: Wanted) -> list[float]:
-        """The bytes that each device would hold in a trial, with the variables that are there and the step that runs
+        """The bytes that each device would hold in a scratch run, with the variables that are there and the step that runs
         meanwhile.
         """
         need = np.array(peaks_in_order(graph, wanted.devices, len(topology)))
@@ -309,7 +309,7 @@ class LiveStep:
         with self.session.lock:
             self._builder.forget_all_but([*keep, *(v.following[1] for v in self.variants if v.following)])
             if self._joined is not None:  # a program may go over to another signature before that
-                self._joined.trial_run.forget()
+                self._joined.scratch_run.forget()
             self.session.release()
 
     @property
@@ -356,7 +356,7 @@ class LiveStep:
         if self._joined is None:
             return
         joined = self._joined
-        joined.trial_run.forget()
+        joined.scratch_run.forget()
         if not isinstance(self.mode, Placed):
             return
         if self.session.devices is None:
@@ -375,7 +375,7 @@ class LiveStep:
             self.session.leave(self, aside=aside)
             self._calls.end()
             if self._joined is not None:
-                self._joined.trial_run.close()
+                self._joined.scratch_run.close()
             self._forget_built()
 
     def _forget_built(self) -> None:

@@ -215,7 +215,7 @@ class Training:
     def searched(self, seed: int) -> list[Held]:
         """A new search under the present load, with the whole budget: the mappings it found, the fastest first."""
         joined, topology = self.live.joined, self.topology()
-        inputs, start = joined.trial_run.batches[-1], joined.trial_run.start
+        inputs, start = joined.scratch_run.batches[-1], joined.scratch_run.start
         graph = profile(joined.captured, self.live.session.present, inputs, start=start, runs=PROFILED, warm_up=1)
         planner = Planner(graph, topology, PlanSettings(seed=seed))
         try:

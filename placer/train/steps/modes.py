@@ -42,7 +42,7 @@ class MappedStep:
     name: str  # who proposed it
     step: PlacedStep
     generation: int  # of the session's devices when it was built
-    switch_s: float  # seconds that building it took, its trial run included
+    switch_s: float  # seconds that building it took, its scratch run included
     plan: int = field(default=WHOLE, kw_only=True)  # number of the plan of splits by which ops are divided
 
 

@@ -1,4 +1,4 @@
-"""Untouched steps recorded as they run, so that trial runs can repeat them on placed ones."""
+"""Untouched steps recorded as they run, so that scratch runs can repeat them on placed ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from placer.execute.outputs import returned
 from placer.trace.capture import Captured
 from placer.trace.keras_ties import with_ties
 from placer.train.device_session import DeviceSession
-from placer.train.steps.trial_run import Recording
+from placer.train.steps.scratch_run import Recording
 from placer.train.variables.hooks import unwatched
 
 WRITES = "writes its variables while its steps run"
-RECORDED = 2  # steps that a trial run repeats
+RECORDED = 2  # steps that a scratch run repeats
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Recorder:
 
     @property
     def is_full(self) -> bool:
-        """Whether a trial run needs no more."""
+        """Whether a scratch run needs no more."""
         return len(self._steps) >= RECORDED
 
     def record(

@@ -13,7 +13,7 @@ from placer.execute.rewrite import PlacedStep, Template
 from placer.execute.untouched_outcome import untouched_outcome
 from placer.trace.capture import capture
 from placer.trace.random_streams import Draws, draws_within
-from placer.train.steps.trial_run import Recording, TrialRun
+from placer.train.steps.scratch_run import Recording, ScratchRun
 
 KINDS = {
     "uniform": lambda seed: tf.random.uniform([3, 37], seed=seed),
@@ -95,11 +95,11 @@ def test_a_wrong_update_of_a_step_that_draws_is_refused(two_cpus):
     weight, x = tf.Variable(0.5), tf.constant(2.0)
     captured, wrong = (capture(drawing(weight, "normal"), (tf.constant(factor),)) for factor in (2.0, 2.0))
     recording = Recording({n: v.read_value() for n, v in captured.variables.items()}, [[x]] * 2, [], {})
-    trial = TrialRun(captured, recording, exact=True)
+    trial = ScratchRun(captured, recording, exact=True)
     good = placed(captured, two_cpus, 1)
     trial.run(good)
     with pytest.raises(LossDiffersError):
-        TrialRun(captured, recording, exact=True).run(_renamed(placed(wrong, two_cpus, 1), captured))
+        ScratchRun(captured, recording, exact=True).run(_renamed(placed(wrong, two_cpus, 1), captured))
 
 
 def _renamed(step, captured):

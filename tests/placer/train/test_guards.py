@@ -19,7 +19,7 @@ from placer.train.calls import MOST_DISTURBED
 from placer.train.device_session import DeviceSession
 from placer.train.steps import variants
 from placer.train.steps.modes import UNTOUCHED as UNTOUCHED_MODE
-from placer.train.steps.trial_run import TrialRun
+from placer.train.steps.scratch_run import ScratchRun
 from placer.train.steps.untouched import UntouchedFunction
 
 UNTOUCHED = 4
@@ -206,7 +206,7 @@ def test_another_signature_that_does_something_else_is_never_placed(two_cpus, li
     def differs(self, step):
         raise LossDiffersError("variable 'w' changed by 1, and by 2 untouched")
 
-    monkeypatch.setattr(TrialRun, "run", differs)
+    monkeypatch.setattr(ScratchRun, "run", differs)
     hand(batch(UNTOUCHED, 3))
     with pytest.warns(UserWarning, match="Calls of this signature run untouched") as warned:
         for i in range(1, 4):

@@ -702,7 +702,7 @@ def test_what_fails_in_any_way_while_another_signature_is_placed_leaves_that_one
     for _ in range(UNTOUCHED_STEPS):
         hand(tf.ones([2]))
     hand.place()
-    monkeypatch.setattr("placer.train.builder.TrialRun", lambda *_, **__: {}["nothing"])
+    monkeypatch.setattr("placer.train.builder.ScratchRun", lambda *_, **__: {}["nothing"])
     with pytest.warns(UserWarning, match="placing it failed: KeyError: 'nothing'"):
         for _ in range(4):
             hand(tf.ones([3]))

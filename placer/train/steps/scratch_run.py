@@ -1,4 +1,4 @@
-"""Trial runs of placed steps beside the training: on scratch variables, on batches that the training has seen."""
+"""A placed step run beside the training: on scratch variables, and on batches that the training has seen."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Recording:
         return Outcome(self.returned, _arrays(self.start), _arrays(self.end))
 
 
-class TrialRun:
+class ScratchRun:
     """Runs placed steps from a recording's start, and compares what they do with what the untouched step did.
 
     Another thread than the training one may use it, because no variable of the training is touched. It holds one copy
@@ -64,7 +64,7 @@ class TrialRun:
 
     def __init__(self, captured: Captured, recording: Recording, *, exact: bool, unpack: Unpack = unpacked) -> None:
         """exact: all mappings must do the same to the last bit, because the devices are alike. unpack: as in
-        `reference`.
+        `untouched_outcome`.
         """
         self.captured, self.batches, self.exact, self.unpack = captured, recording.batches, exact, unpack
         self._recording: Recording | None = recording  # until the first mapping agreed, where all must be alike
@@ -144,7 +144,7 @@ class TrialRun:
     def _agreed(self, captured: Captured) -> Agreement | LocalAgreement:
         """What steps of this graph are compared with: the untouched step, and where devices are alike each other."""
         if self._is_closed:
-            raise PlacerError("this trial run was closed.")
+            raise PlacerError("this scratch run was closed.")
         if captured.graph.fingerprint not in self._agreements:
             kept = None if self.captured.traced.seeded is not None else self._recording
             untouched = Agreement(

@@ -15,7 +15,7 @@ from placer.execute.outputs import values
 from placer.execute.rewrite import PlacedStep, Template
 from placer.trace.capture import capture
 from placer.train.steps.recorder import _values_of
-from placer.train.steps.trial_run import Recording, TrialRun
+from placer.train.steps.scratch_run import Recording, ScratchRun
 
 BATCHES = [[tf.constant([1.0, 2.0])], [tf.constant([3.0, 1.0])]]
 
@@ -45,20 +45,20 @@ def recorded(captured):
 
 
 def tried(captured, recording, devices, device):
-    trial_run = TrialRun(captured, recording, exact=True)
+    scratch_run = ScratchRun(captured, recording, exact=True)
     names = [devices.tf_name(device)] * len(captured.graph.ops)
     device_of = {op.name: name for op, name in zip(captured.graph.ops, names, strict=True)}
-    step = PlacedStep(Template(captured), names, variables=trial_run.variables(captured, device_of))
-    trial_run.run(step)
-    return trial_run, step
+    step = PlacedStep(Template(captured), names, variables=scratch_run.variables(captured, device_of))
+    scratch_run.run(step)
+    return scratch_run, step
 
 
 @pytest.mark.parametrize("device", [0, 1])
-def test_a_trial_run_touches_no_variable_of_the_training(setting, device):
+def test_a_scratch_run_touches_no_variable_of_the_training(setting, device):
     captured, variables, recording, devices = setting
     before = [v.numpy() for v in variables]
-    trial_run, step = tried(captured, recording, devices, device)
-    trial_run.run(step)  # from the same start again
+    scratch_run, step = tried(captured, recording, devices, device)
+    scratch_run.run(step)  # from the same start again
     for variable, value in zip(variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
     for name, variable in step.variables.items():
@@ -82,23 +82,23 @@ def test_an_update_that_is_not_made_is_refused(setting):
 
 def test_a_variable_with_other_bits_than_under_the_first_mapping_is_refused(setting):
     captured, variables, recording, devices = setting
-    trial_run, step = tried(captured, recording, devices, 1)
+    scratch_run, step = tried(captured, recording, devices, 1)
     count = next(name for name, v in captured.variables.items() if v is variables[1])
-    trial_run.start[count].assign_add(1.0)  # no loss depends on it
+    scratch_run.start[count].assign_add(1.0)  # no loss depends on it
     with pytest.raises(LossDiffersError, match="has other values than under another mapping"):
-        trial_run.run(step)
+        scratch_run.run(step)
 
 
 def test_it_keeps_one_copy_of_the_variables_once_a_mapping_agreed(setting):
     captured, _, recording, devices = setting
-    trial_run, step = tried(captured, recording, devices, 1)
-    assert trial_run._recording is None and not trial_run._agreed(captured).references
-    trial_run.run(step)
+    scratch_run, step = tried(captured, recording, devices, 1)
+    assert scratch_run._recording is None and not scratch_run._agreed(captured).references
+    scratch_run.run(step)
     other = PlacedStep(Template(captured), [devices.tf_name(1)] * len(captured.graph.ops), variables=step.variables)
-    trial_run.run(other)
-    trial_run.close()
+    scratch_run.run(other)
+    scratch_run.close()
     with pytest.raises(PlacerError, match="closed"):
-        trial_run._agreed(captured)
+        scratch_run._agreed(captured)
 
 
 def test_a_table_is_read_as_it_is_now(two_cpus):
@@ -113,14 +113,14 @@ def test_a_table_is_read_as_it_is_now(two_cpus):
     captured = capture(step, BATCHES[0])
     recording = recorded(captured)
     table.insert(ids, [2.0, 3.0])
-    trial_run, placed = tried(captured, recording, two_cpus, 1)
+    scratch_run, placed = tried(captured, recording, two_cpus, 1)
     table.insert(ids, [4.0, 5.0])
-    trial_run.run(placed)
-    untouched = trial_run._reference
-    trial_run._reference = lambda start: replace(untouched(start), returned=recording.returned)
+    scratch_run.run(placed)
+    untouched = scratch_run._reference
+    scratch_run._reference = lambda start: replace(untouched(start), returned=recording.returned)
     table.insert(ids, [6.0, 7.0])
     with pytest.raises(LossDiffersError, match="untouched; it looks into a lookup table"):
-        trial_run.run(placed)
+        scratch_run.run(placed)
 
 
 def test_what_is_kept_for_comparison_lies_in_the_memory_of_this_process(two_cpus):
@@ -131,6 +131,6 @@ def test_what_is_kept_for_comparison_lies_in_the_memory_of_this_process(two_cpus
     assert all(value.device.endswith("CPU:0") for value in values.values())
     start = {name: values[id(variable)] for name, variable in variables.items()}
     with tf.device("CPU:1"):
-        trial_run = TrialRun(SimpleNamespace(), Recording(start, [], [], start), exact=True)
-    assert all(variable.device.endswith("CPU:0") for variable in trial_run.start.values())
-    assert trial_run._device.endswith("CPU:0")
+        scratch_run = ScratchRun(SimpleNamespace(), Recording(start, [], [], start), exact=True)
+    assert all(variable.device.endswith("CPU:0") for variable in scratch_run.start.values())
+    assert scratch_run._device.endswith("CPU:0")
