@@ -12,6 +12,7 @@ from surrogate.scaling.runs import number
 
 MOST_VALUES = 64  # of a range of whole numbers; a longer one is sampled
 POINTS = 33  # of any other range
+MOST_DIGITS = 4  # of a number of devices
 
 
 def bounds(text: str) -> tuple[float, float]:
@@ -89,6 +90,6 @@ def counts(text: str) -> list[int]:
 
 
 def _count(text: str) -> int:
-    if not (text.strip().isdecimal() and 1 <= int(text) <= 4096):
+    if not (text.strip().isdecimal() and len(text.strip()) <= MOST_DIGITS and 1 <= int(text) <= 4096):
         raise BadInputError(f"--devices: {short(text)} is not a number of devices from 1 to 4096; write 1..16 or 1,2.")
     return int(text)

@@ -13,7 +13,7 @@ from experiments import zoo
 from placer.errors import BadInputError, tell_all, tried
 from placer.files import check_outputs
 from placer.measure.store import Store
-from placer.profile.operators.dataset import OperatorRow, check_export, export
+from placer.profile.operators.dataset import YARDSTICKS, OperatorRow, check_export, export
 from surrogate.operators.models import OperatorModels, fit_models
 
 if TYPE_CHECKING:  # TensorFlow is loaded when profiling starts, not for --help
@@ -41,7 +41,7 @@ class Profiled:
     """What a profile brought."""
 
     rows: tuple[OperatorRow, ...]  # of this run
-    models: OperatorModels  # fitted to these rows and what the store had of this machine
+    models: tuple[OperatorModels, ...]  # a kind of device each, fitted to these and what the store had of this machine
     devices: tuple[str, ...]
     seconds: float
     lost: tuple[Exception, ...] = ()  # of the store and the export, where one could not be written
@@ -84,9 +84,9 @@ def profile_command(
             _keep_and_tell(profiles, store, target)
             raise
     rows, known, lost = _keep(profiles, store, target)
-    kind = rows[0].device_kind if rows else None
-    models = fit_models(known, kind)
-    return Profiled(tuple(rows), models, devices.topology.names, time.perf_counter() - begin_s, tuple(lost))
+    kinds = dict.fromkeys(row.device_kind for row in rows if row.network != YARDSTICKS)
+    models = [fit_models(known, kind) for kind in kinds or (None,)]
+    return Profiled(tuple(rows), tuple(models), devices.topology.names, time.perf_counter() - begin_s, tuple(lost))
 
 
 def _keep(

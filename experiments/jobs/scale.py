@@ -18,7 +18,7 @@ from surrogate.scaling.form import Form
 from surrogate.scaling.model import LEVEL, ScalingModel, Value
 from surrogate.scaling.reading import factors, intervals, sentences, stops_paying
 from surrogate.scaling.runs import Runs, read_runs
-from surrogate.scaling.sync_sgd import Iteration, SgdSettings, iteration
+from surrogate.scaling.sync_sgd import Iteration, SgdSettings, iterations
 
 Facts = dict[str, Any]
 MODEL_FACTS = ("target", "rows", "mape", "mape_cv", "penalty", "weight", "seed", "scale")
@@ -99,10 +99,10 @@ def sgd_command(
     Raises BadInputError for files, options or graphs that cannot be used.
     """
     graph, topology = read_graph(graph_path), read_topology(topology_path)
-    found = [iteration(graph, topology, count, settings) for count in counts]
-    one = iteration(graph, topology, 1, settings)
+    on = iterations(graph, topology, settings)
+    found, one = [on(count) for count in counts], on(1)
     rows = [_sgd_row(row, one) for row in found]
-    gains = {row.devices: _gain(row, partial(iteration, graph, topology, row.devices + 1, settings)) for row in found}
+    gains = {row.devices: _gain(row, partial(on, row.devices + 1)) for row in found}
     facts = {
         "graph": graph.name,
         **{name: getattr(settings, name) for name in ("form", "overlap", "batch")},

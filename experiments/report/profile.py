@@ -17,45 +17,47 @@ Facts = dict[str, Any]
 def profile_facts(found: Profiled) -> Facts:
     """What `placer profile --json` prints; errors as fractions."""
     return {
-        "networks": list(found.models.networks),
+        "networks": sorted({name for models in found.models for name in models.networks}),
         "devices": list(found.devices),
         "rows": len(found.rows),
-        "rows_fitted": found.models.rows,
+        "rows_fitted": sum(models.rows for models in found.models),
         "counted_from_s": SMALL_S,
-        "families": family_facts(found.models),
+        "families": [row for models in found.models for row in family_facts(models)],
         "seconds": found.seconds,
     }
 
 
 def family_facts(models: OperatorModels) -> list[Facts]:
-    """For each family its rows, the chosen regressor, and its cross-validated errors."""
+    """For each family its rows, the chosen regressor, and its cross-validated errors: None where nothing tells them."""
     facts = []
     for family, model in models.by_family.items():
-        score = model.scores[model.choice]
+        score = model.scores.get(model.choice)
         facts.append(
             {
+                "device_kind": models.device_kind,
                 "family": family,
                 "rows": model.rows,
                 "regressor": model.choice,
-                "mape_unseen_shapes": score.shapes,
-                "mape_unseen_networks": score.networks,
-                "mape_time_weighted": score.weighted,
+                "mape_unseen_shapes": None if score is None else score.shapes,
+                "mape_unseen_networks": None if score is None else score.networks,
+                "mape_time_weighted": None if score is None else score.weighted,
             }
         )
     return facts
 
 
 def show_profile(found: Profiled) -> None:
-    """The families as a table."""
+    """The families as a table for each kind of device."""
     console = literal_console()
-    title = f"operator models: {found.models.rows} rows of {', '.join(found.models.networks)}"
-    table = Table("family", title=cell(title, 1000), title_justify="left")
-    for column in ("rows", "regressor", "MAPE, unseen shapes", "unseen networks", "weighted by time"):
-        table.add_column(column, justify="left" if column == "regressor" else "right")
-    for row in family_facts(found.models):
-        cells = (percent(row[f"mape_{name}"]) for name in ("unseen_shapes", "unseen_networks", "time_weighted"))
-        table.add_row(row["family"], str(row["rows"]), row["regressor"], *cells)
-    console.print(table)
+    for models in found.models:
+        title = f"operator models, {models.device_kind}: {models.rows} rows of {', '.join(models.networks)}"
+        table = Table("family", title=cell(title, 1000), title_justify="left")
+        for column in ("rows", "regressor", "MAPE, unseen shapes", "unseen networks", "weighted by time"):
+            table.add_column(column, justify="left" if column == "regressor" else "right")
+        for row in family_facts(models):
+            cells = (percent(row[f"mape_{name}"]) for name in ("unseen_shapes", "unseen_networks", "time_weighted"))
+            table.add_row(row["family"], str(row["rows"]), row["regressor"], *cells)
+        console.print(table)
     console.print(
         f"Cross-validated; over ops of at least {SMALL_S * 1e6:.0f} us, or all of a family that has none. "
         f"{len(found.rows)} rows measured on {', '.join(found.devices)} in {found.seconds:.0f} s.",

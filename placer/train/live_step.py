@@ -282,8 +282,8 @@ class LiveStep:
         return lacking if isinstance(lacking, str) else None
 
     def _need_beside(self, graph: OpGraph, topology: Topology, wanted: Wanted) -> list[float]:
-        """The bytes that each device would hold in a scratch run, with the variables that are there and the step that runs
-        meanwhile.
+        """The bytes that each device would hold in a scratch run, with the variables that are there and the step that
+        runs meanwhile.
         """
         need = np.array(peaks_in_order(graph, wanted.devices, len(topology)))
         there = self.session.replicas.held_bytes()

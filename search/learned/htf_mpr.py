@@ -7,6 +7,7 @@ this is, look for fast mappings; measure its best; train again. docs/htf-mpr.md 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -138,10 +139,11 @@ class HtfMpr(Searcher):
         if self.chosen == before:
             return
         others = ", ".join(f"{name} {error:.1%}" for name, error in list(errors.items())[1:3])
+        erred = f", which erred by {errors[self.chosen]:.1%} where it predicted later mappings from earlier ones"
+        erred += f" (next: {others})" if others else ""
         self.notes.append(
             f"{'stage 2' if not before else 'another fitness'} after {len(step_s)} mappings: the genetic algorithm's "
-            f"fitness is {self.chosen}, which erred by {errors[self.chosen]:.1%} where it predicted later mappings "
-            f"from earlier ones (next: {others})."
+            f"fitness is {self.chosen}{erred if math.isfinite(errors[self.chosen]) else ''}."
         )
 
     def _counted(self, values: Table) -> Sequence[float]:

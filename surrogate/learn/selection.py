@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -123,12 +124,12 @@ def compared_in_order(names: Sequence[str], x: Floats, step_s: Floats, seed: int
     """Mean |predicted / measured - 1| of each regressor, the winner first, then by error.
 
     x, step_s: [mappings, features] and [mappings] seconds, in the order of search; rows that are not finite do not
-    count. Where fewer than four are left, the first name wins with an error of 0.
+    count. Where fewer than four are left, the first name wins, and its error is not known: NaN.
     """
     finite = np.isfinite(x).all(axis=1) & np.isfinite(step_s)
     x, step_s = x[finite], step_s[finite]
     if len(step_s) < 4:
-        return dict.fromkeys(names[:1], 0.0)
+        return dict.fromkeys(names[:1], math.nan)
     folds = [Fold(x[known], step_s[known], x[unseen], step_s[unseen]) for known, unseen in in_order(len(step_s))]
     scores = {name: scored(REGRESSORS[name], folds, seed) for name in names}
     errors = {name: float(found.mape.mean()) for name, found in scores.items()}

@@ -113,14 +113,14 @@ class OperatorModels:
                 ):
                     found[i] = prediction
         left = [i for i, prediction in enumerate(found) if prediction is None]
-        for i, prediction in zip(left, self._overall([operators[i] for i in left]), strict=True):
+        for i, prediction in zip(left, self._overall([operators[i] for i in left], single), strict=True):
             found[i] = prediction
         return [prediction for prediction in found if prediction is not None]
 
-    def _overall(self, operators: Sequence[Operator]) -> list[OpTime]:
+    def _overall(self, operators: Sequence[Operator], single: bool) -> list[OpTime]:
         if not operators:
             return []
-        log_s = self.overall.predict(table_of(operators, [False] * len(operators), (), self.hardware))
+        log_s = self.overall.predict(table_of(operators, [single] * len(operators), (), self.hardware))
         return [OpTime(float(np.exp(s)), self.overall_spread, OVERALL) for s in log_s]
 
 
@@ -220,7 +220,7 @@ def _fit_family(family: str, rows: Sequence[OperatorRow], speeds: _Speeds, fixed
     types = tuple(sorted({row.operator.type for row in rows}))
     table, log_s = _training(rows, types, speeds)
     if len({row.operator.signature for row in rows}) < FEWEST:
-        return _roofline_only(family, types, table, log_s)
+        return _roofline_only(family, types, rows, table, log_s)
     regressors = candidates()
     if fixed:
         members = tuple(regressors[name] for name in fixed)
@@ -244,12 +244,19 @@ def _fit_family(family: str, rows: Sequence[OperatorRow], speeds: _Speeds, fixed
     return FamilyModel(family, types, len(rows), choice, kept, scores, *spreads)
 
 
-def _roofline_only(family: str, types: tuple[str, ...], table: OperatorTable, log_s: Floats) -> FamilyModel:
+def _roofline_only(
+    family: str, types: tuple[str, ...], rows: Sequence[OperatorRow], table: OperatorTable, log_s: Floats
+) -> FamilyModel:
+    """Each signature is predicted by a fit of the others; with only one, nothing tells the error, and there is no
+    score.
+    """
     roofline = Roofline()
+    of_row = np.unique([row.operator.signature for row in rows], return_inverse=True)[1]
+    scores, spread = {}, LEAST_SPREAD
+    if of_row.max() > 0:
+        miss = _left_out({ROOFLINE: roofline}, table, log_s, of_row)[ROOFLINE]
+        scores, spread = {ROOFLINE: _score(miss, None, log_s)}, max(float(np.std(miss)), LEAST_SPREAD)
     roofline.fit(table, log_s)
-    miss = roofline.predict(table) - log_s
-    spread = max(float(np.std(miss)), LEAST_SPREAD)
-    scores = {ROOFLINE: _score(miss, None, log_s)}
     return FamilyModel(family, types, len(table), ROOFLINE, (roofline,), scores, spread, spread)
 
 

@@ -111,7 +111,7 @@ class OnRoofline(OperatorRegressor):
 
 
 class Boosting(OperatorRegressor):
-    """Gradient-boosted trees (xgboost) on the absolute error."""
+    """Gradient-boosted trees (xgboost) on the squared error of logarithms."""
 
     name = "boosting"
 

@@ -20,6 +20,7 @@ SHARPNESS = 1e-3  # below this size of a constant the L1 penalty is rounded off,
 LARGEST = 10.0  # the plain search's bound of coefficients, over the typical time
 RIDGE = 1e-10  # of columns of length 1; keeps those that are all but alike from making the equations singular
 POLISH_EVALUATIONS = 200
+FARTHEST = 1e12  # the largest target over the smallest: beyond, squares of relative errors are lost to rounding
 Advance = Callable[[str], None]
 
 
@@ -109,6 +110,11 @@ def checked(runs: Runs, form: Form, target: str, settings: FitSettings) -> tuple
         raise BadInputError(
             f"{runs.source}: {short(target)} is {seconds[row]:g} in row {runs.row(row)}; it must be above 0."
         )
+    if seconds.max() > FARTHEST * seconds.min():
+        raise BadInputError(
+            f"{runs.source}: {short(target)} goes from {seconds.min():g} to {seconds.max():g}, too far for one "
+            "formula; check its unit, or fit a part of the runs."
+        )
     for name in form.columns:
         _check_column(runs, name, settings.extrinsic if name in form.extrinsic else settings.intrinsic)
     coding = Coding.of(form, runs)
@@ -153,7 +159,12 @@ class ConstantsFit:
 
     def of_rows(self, rows: NDArray[np.intp]) -> ConstantsFit:
         """The same fit, of some rows."""
-        return replace(self, coded=Coded(*(part[rows] for part in self.coded)), target=self.target[rows])
+        return replace(self, coded=self.coded.of_rows(rows), target=self.target[rows])
+
+    @property
+    def levels(self) -> Floats:
+        """[rows, constants of text levels] 0 or 1: which levels a row has."""
+        return self.coding.levels_of(self.coded)
 
     def values(self, constants: Floats, coded: Coded | None = None) -> Floats:
         """[rows] by one vector of constants."""
@@ -184,11 +195,17 @@ class ConstantsFit:
         return np.asarray(found.x, dtype=np.float64)
 
     def bootstrap(self, constants: Floats) -> Floats:
-        """[samples, constants]: polished from `constants` on rows drawn with replacement. No search of the whole
-        space, which would take as long each time as the fit: other optima are not found.
+        """[samples, constants]: polished from `constants` on rows drawn with replacement, of those with the same text
+        levels as many as there are, because a sample without a level says nothing of its constants. No search of the
+        whole space, which would take as long each time as the fit: other optima are not found.
         """
         rng = np.random.default_rng(self.settings.seed)
-        rows = [rng.integers(len(self.target), size=len(self.target)) for _ in range(self.settings.samples)]
+        of_row = np.unique(self.levels, axis=0, return_inverse=True)[1].reshape(-1)
+        alike = [np.flatnonzero(of_row == group) for group in range(of_row.max() + 1)]
+        rows = [
+            np.concatenate([some[rng.integers(len(some), size=len(some))] for some in alike])
+            for _ in range(self.settings.samples)
+        ]
         found = [self.of_rows(drawn).polished(constants, most=40) for drawn in rows]
         return np.array(found).reshape(len(found), len(constants))
 
@@ -302,21 +319,28 @@ def nonnegative(gram: Floats, right: Floats) -> Floats:
 def cross_validated(problem: ConstantsFit) -> tuple[float, float, Floats]:
     """The weight whose formula errs least on rows left out, its mean absolute error there, and there measured /
     predicted - 1, [rows]. Each fold searches the whole space once and goes on from there for each weight.
+
+    A row with a text level that no other fold has does not count, because nothing told the level's constant; all count
+    where that leaves none.
     """
     settings, rows = problem.settings, len(problem.target)
     weights = (0.0,) if settings.penalty == "none" else settings.weights
     fold_of = np.random.default_rng(settings.seed).permutation(rows) % min(settings.folds, rows)
-    found = np.ones((len(weights), rows))
+    found, told = np.ones((len(weights), rows)), np.zeros(rows, dtype=bool)
+    levels = problem.levels
     for fold in range(int(fold_of.max()) + 1):
         known, unseen = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
         part = problem.of_rows(known)
+        told[unseen] = (levels[unseen] <= levels[known].max(axis=0, initial=0.0)).all(axis=1)
         start = part.weighing(float(np.median(weights))).solved()
         for i, weight in enumerate(weights):
             constants = part.weighing(weight).polished(start)
             found[i, unseen] = problem.of_rows(unseen).values(constants)
-    errors = np.abs(found / problem.target - 1).mean(axis=1)
+    counted = np.flatnonzero(told) if told.any() else np.arange(rows)
+    found, target = found[:, counted], problem.target[counted]
+    errors = np.abs(found / target - 1).mean(axis=1)
     best = int(errors.argmin())
-    return weights[best], float(errors[best]), problem.target / np.maximum(found[best], 1e-12) - 1
+    return weights[best], float(errors[best]), target / np.maximum(found[best], 1e-12) - 1
 
 
 def _usual(runs: Runs, name: str) -> float | str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placer.errors import BadInputError, listed, plain, short
 from surrogate.scaling.runs import Floats, Runs
@@ -35,6 +36,8 @@ class Form:
             raise BadInputError("the form has no intrinsic column; name at least one with --intrinsic.")
         if "" in (*inside, *self.extrinsic):
             raise BadInputError("a column name is empty; write --intrinsic a,b*c --extrinsic d.")
+        if CONSTANT in (*inside, *self.extrinsic):
+            raise BadInputError(f"{CONSTANT} is the formula's constant; give the column {CONSTANT} another name.")
         for term in self.terms:
             _refuse_twins(term, f"the term {short(JOIN.join(term))} names")
         _refuse_twins([JOIN.join(sorted(term)) for term in self.terms], "--intrinsic has the term")
@@ -71,6 +74,10 @@ class Coded(NamedTuple):
     masks: Floats
     logs: Floats
     factors: Floats
+
+    def of_rows(self, rows: NDArray[np.intp]) -> Coded:
+        """Some of the rows."""
+        return Coded(*(part[rows] for part in self))
 
 
 @dataclass(frozen=True)
@@ -141,6 +148,14 @@ class Coding:
             for name, level in self.factors
         ]
         return Coded(*(_stacked(found, rows) for found in (masks, logs, factors)))
+
+    def levels_of(self, coded: Coded) -> Floats:
+        """[rows, constants of text levels] 0 or 1: which levels a row has. One constant belongs to each level, but none
+        to the first of an extrinsic column, whose factor is 1.
+        """
+        inside = [level is not None for _, level in self.coefficients]
+        outside = [level is not None for _, level in self.factors]
+        return np.hstack([coded.masks[:, inside], coded.factors[:, outside]])
 
     def basis(self, exponents: Floats, coded: Coded) -> Floats:
         """What coefficients and C are multiplied by, [sets, rows, coefficients + 1], of exponents [sets, p and q]."""

@@ -163,6 +163,9 @@ def _parquet(path: Path, names: Sequence[str]) -> Generator[Row, None, None]:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             header = file.schema_arrow.names
+            twice = first_twice([name for name in header if name in names])
+            if twice is not None:
+                raise BadInputError(f"{path}: two columns are called {short(twice)}; rename one.")
             wanted = [name for name in dict.fromkeys(names) if name in header]
             if len(wanted) < len(set(names)):
                 yield header

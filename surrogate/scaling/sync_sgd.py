@@ -9,9 +9,9 @@ backpropagation", Zhang et al. 2017, Poseidon, section 3.1). A ring takes 2 (N -
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,8 @@ from surrogate.costs.cost_matrix import cost_matrix
 
 Floats = NDArray[np.float64]
 FORMS = ("ring", "server")
+MOST_SLOTS = 1000
+NONE = -1  # no backward op
 BATCHES = ("fixed", "shared")
 
 
@@ -49,8 +51,10 @@ class SgdSettings:
             raise BadInputError(f"gradients cannot be summed by {short(self.form)}; choose {' or '.join(FORMS)}.")
         if self.batch not in BATCHES:
             raise BadInputError(f"the batch cannot be {short(self.batch)}; choose {' or '.join(BATCHES)}.")
-        if self.slots < 0 or not self.bucket_bytes >= 0 or not self.input_bytes >= 0:
-            raise BadInputError("slots, bucket bytes and input bytes are numbers of 0 or more.")
+        if not 0 <= self.slots <= MOST_SLOTS:
+            raise BadInputError(f"slots are a number from 0 to {MOST_SLOTS}.")
+        if not (self.bucket_bytes >= 0 and self.input_bytes >= 0):
+            raise BadInputError("bucket bytes and input bytes are numbers of 0 or more.")
         if not (self.io_bytes_per_s > 0 and self.host_bytes_per_s > 0):
             raise BadInputError("bytes per second are above 0.")
         if not 0 <= self.host_busy <= 1:
@@ -93,7 +97,7 @@ class Piece(NamedTuple):
 @dataclass(frozen=True)
 class Iteration:
     """One iteration on `devices` devices, as its slowest device sees it. examples: of the graph's batches, per
-    iteration. With prefetch, `io` and `copy` are the next batch's.
+    iteration. With prefetch, `copy` is of the next batch, and `io` reads the one after it.
     """
 
     devices: int
@@ -143,19 +147,32 @@ def iteration(graph: OpGraph, topology: Topology, devices: int, settings: SgdSet
     Raises BadInputError for a graph without a backward pass or parameters, ops that take no time or an iteration that
     takes for ever, an op that a device cannot run, a missing link, or fewer than one device.
     """
+    return iterations(graph, topology, settings)(devices)
+
+
+def iterations(graph: OpGraph, topology: Topology, settings: SgdSettings | None = None) -> Callable[[int], Iteration]:
+    """`iteration` by the number of devices; what a step asks of devices is computed once for all numbers beyond those
+    of the topology.
+    """
     settings = settings or SgdSettings()
-    if devices < 1:
-        raise BadInputError(f"{devices} devices cannot train; give at least 1.")
-    first = min(devices, len(topology))
-    work = work_of(graph, topology, first, settings.slots)
-    if settings.batch == "shared":
-        work = work.with_batch(1 / devices)
-    found = laid_out(work, summing(topology, devices, settings.form), settings)
-    if not found.pieces:
-        raise BadInputError(f"the ops of graph {short(graph.name)} take no time; give them costs.")
-    if not math.isfinite(found.iteration_s):
-        raise BadInputError("an iteration would take for ever; correct the bytes of a batch, or the bytes per second.")
-    return found
+    work_on = cache(lambda devices: work_of(graph, topology, devices, settings.slots))
+
+    def on(devices: int) -> Iteration:
+        if devices < 1:
+            raise BadInputError(f"{devices} devices cannot train; give at least 1.")
+        work = work_on(min(devices, len(topology)))
+        if settings.batch == "shared":
+            work = work.with_batch(1 / devices)
+        found = laid_out(work, summing(topology, devices, settings.form), settings)
+        if not found.pieces:
+            raise BadInputError(f"the ops of graph {short(graph.name)} take no time; give them costs.")
+        if not math.isfinite(found.iteration_s):
+            raise BadInputError(
+                "an iteration would take for ever; correct the bytes of a batch, or the bytes per second."
+            )
+        return found
+
+    return on
 
 
 @dataclass(frozen=True)
@@ -189,7 +206,10 @@ class Sum:
             return 0.0
         if self.form == "ring":
             part = gradient_bytes / self.devices
-            busy_s = [link.send_busy_s(part) + link.receive_busy_s(part) for link in self.out]
+            busy_s = [
+                link.send_busy_s(part) + before.receive_busy_s(part)
+                for before, link in zip((self.out[-1], *self.out), self.out, strict=False)
+            ]
             return 2 * (self.devices - 1) * max(busy_s)
         taken_s = sum(link.receive_busy_s(gradient_bytes) for link in self._repeated(self.out))
         return taken_s + sum(link.send_busy_s(gradient_bytes) for link in self._repeated(self.back))
@@ -262,26 +282,16 @@ def phases_of(graph: OpGraph) -> list[str]:
 
 def _gradients(graph: OpGraph, phases: Sequence[str], place: dict[int, int]) -> dict[int, float]:
     """Bytes held by the layers whose gradient is there after the backward op in this place. place: of backward ops."""
+    known = dict(place)  # of each backward op, and of each update op's last backward op, through other update ops
+    for v in graph.order:
+        if phases[v] == "update":
+            known[v] = max((known.get(e.src, NONE) for e in graph.in_edges[v]), default=NONE)
     found: dict[int, float] = {}
     for unit in graph.colocated:
         held = sum(graph.ops[v].memory_bytes for v in unit)
-        last = max((place[v] for v in _sources(graph, phases, unit)), default=None)
-        if held > 0 and last is not None:
+        last = max(known.get(v, NONE) for v in unit)
+        if held > 0 and last != NONE:
             found[last] = found.get(last, 0.0) + held
-    return found
-
-
-def _sources(graph: OpGraph, phases: Sequence[str], unit: Sequence[int]) -> list[int]:
-    """The backward ops of a unit, and those that its updates need, through other update ops."""
-    stack, seen, found = list(unit), set(unit), []
-    while stack:
-        v = stack.pop()
-        if phases[v] == "backward":
-            found.append(v)
-        elif phases[v] == "update":
-            new = {e.src for e in graph.in_edges[v]} - seen
-            seen |= new
-            stack += new
     return found
 
 

@@ -109,7 +109,7 @@ class Run:
         self.ready: list[list[tuple[float, int]]] = [[] for _ in range(n)]
         self.arrived: list[list[tuple[float, tuple[int, int], int]]] = [[] for _ in range(n)]
         self.contention = model.topology.contention
-        self.queue: list[tuple[float, tuple[int, int], int]] = []
+        self.queues: dict[tuple[int, int], list[tuple[float, tuple[int, int], int]]] = {}  # of each device pair
         self.taken: set[tuple[int, ...]] = set()
         self.spans: list[Span] = []
         self.transfers: list[Transfer] = []
@@ -125,7 +125,7 @@ class Run:
             while self.events and self.events[0][0] == self.now:
                 while self.events and self.events[0][0] == self.now:
                     self._happen(*heappop(self.events)[1:])
-                if self.queue:
+                if self.queues:
                     self._start_transfers()
             self._dispatch()
         return self.now
@@ -188,19 +188,24 @@ class Run:
         if self.contention == "none":
             self._depart(which)
         else:
-            insort(self.queue, (self.now, self.crossings[which].line, which))
+            crossing = self.crossings[which]
+            insort(self.queues.setdefault((crossing.src, crossing.dst), []), (self.now, crossing.line, which))
 
     def _start_transfers(self) -> None:
-        """Those whose link (or whose ports) nobody holds, first come, first served."""
-        left = []
-        for request in self.queue:
-            held = self._holds(self.crossings[request[2]])
+        """Those whose link (or whose ports) nobody holds, first come, first served.
+
+        All requests of a device pair need the same, so that only the first of each pair may start.
+        """
+        for _, _, which in sorted(queue[0] for queue in self.queues.values()):
+            crossing = self.crossings[which]
+            held = self._holds(crossing)
             if self.taken.isdisjoint(held):
                 self.taken.update(held)
-                self._depart(request[2])
-            else:
-                left.append(request)
-        self.queue = left
+                self._depart(which)
+                queue = self.queues[crossing.src, crossing.dst]
+                del queue[0]
+                if not queue:
+                    del self.queues[crossing.src, crossing.dst]
 
     def _holds(self, crossing: Crossing) -> tuple[tuple[int, ...], ...]:
         """What a transfer keeps for itself: the ordered device pair, or the port of either end."""

@@ -116,24 +116,31 @@ class Timeline:
 
     def _stays(self) -> list[Stay]:
         """Where and how long each tensor lives."""
-        ended = [0.0] * len(self.graph)
-        for span in self.spans:
+        ended = [(0.0, 0.0)] * len(self.graph)  # when, and the op's number in the order of the run
+        for number, span in enumerate(self.spans):
             if span.work == "op":
-                ended[span.op] = span.end_s
-        begins: dict[tuple[int, int, int], float] = {}
-        until: dict[tuple[int, int, int], float] = {}
+                ended[span.op] = span.end_s, float(number)
+        begins: dict[tuple[int, int, int], tuple[float, float]] = {}
+        until: dict[tuple[int, int, int], tuple[float, float]] = {}
         for e in self.graph.edges:
             begins[(e.src, e.output_index, self.devices[e.src])] = ended[e.src]
             there = (e.src, e.output_index, self.devices[e.dst])
-            until[there] = max(until.get(there, 0.0), ended[e.dst])
+            until[there] = max(until.get(there, (0.0, 0.0)), ended[e.dst])
         for t in self.transfers:
-            begins[(t.op, t.output_index, t.dst)] = t.end_s
+            begins[(t.op, t.output_index, t.dst)] = t.end_s, -math.inf
             here = (t.op, t.output_index, t.src)
-            until[here] = max(until.get(here, 0.0), t.end_s)
+            until[here] = max(until.get(here, (0.0, 0.0)), (t.end_s, math.inf))
         size, ops = self.graph.tensor_bytes, self.graph.ops
         return [
-            Stay(d, own_bytes(ops[v], size[v, i]) if d == self.devices[v] else size[v, i], start_s, until[v, i, d])
-            for (v, i, d), start_s in begins.items()
+            Stay(
+                d,
+                own_bytes(ops[v], size[v, i]) if d == self.devices[v] else size[v, i],
+                start_s,
+                until[v, i, d][0],
+                came,
+                until[v, i, d][1],
+            )
+            for (v, i, d), (start_s, came) in begins.items()
         ]
 
     def link_name(self, t: Transfer) -> str:

@@ -1,4 +1,4 @@
-"""The fixed-order fast path: a quick estimate of many mappings, to choose those that the simulator then predicts.
+"""The fixed-order fast path: a quick estimate of many mappings, to be held against the simulator's speed.
 
 Ops are taken in one order, whatever the mapping: by rank, or else by when they could start, producers first. Each
 device keeps the time when it is free, an op starts when its device is free and its tensors have arrived. Unlike the

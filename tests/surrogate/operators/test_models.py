@@ -110,6 +110,23 @@ def test_a_dataset_without_rows_of_the_device_is_refused():
         fit_models(MATMULS, "gpu")
 
 
+def test_the_error_of_few_operators_is_that_of_shapes_left_out():
+    """Three constants pass through two operators; each of them left out is not met."""
+    few = [
+        row
+        for row in MATMULS
+        if row.operator.signature in {MATMULS[0].operator.signature, MATMULS[-1].operator.signature}
+    ]
+    slow = [replace(row, median_s=row.median_s * (1 if row is few[0] else 30)) for row in few]
+    model = fit_models(slow).by_family["matmul"]
+    assert model.choice == ROOFLINE and model.scores[ROOFLINE].shapes > 0.2
+
+
+def test_one_operator_tells_no_error():
+    model = fit_models([MATMULS[0]]).by_family["matmul"]
+    assert (model.choice, model.scores) == (ROOFLINE, {}) and model.spread > 0
+
+
 def test_fixed_regressors_are_taken_without_a_choice():
     found = fit_models([*MATMULS, *RELUS], fixed=("roofline",))
     matmuls = found.by_family["matmul"]

@@ -161,6 +161,19 @@ def test_errors_of_the_cross_validation_are_of_rows_left_out():
     assert abs(errors[7]) == np.abs(errors).max() > 1 and mape > 0.02
 
 
+def test_a_text_level_of_one_run_spoils_no_error_and_no_interval():
+    """Left out, nothing tells its constant; and each bootstrap sample has it."""
+    cells = table(40)
+    cells["activation"] = ["gelu", *["relu", "tanh"] * 20][:40]
+    own = np.array([LEVELS[name] for name in cells["activation"]])
+    cells["step_s"] = ((2e-5 * np.array(cells["filters"]) ** 2 + 4e-3 * own) * np.array(cells["batch"]) ** 0.9).tolist()
+    form = Form.parse("filters,activation", "batch")
+    _, mape, errors = cross_validated(_problem(of(cells), QUICK, form))
+    assert len(errors) == 39 and mape < 0.01
+    model = fit(of(cells), form, "step_s", replace(QUICK, samples=20))
+    assert model.samples[:, model.coding.names.index("a activation: activation=gelu")].min() > 0
+
+
 @pytest.mark.parametrize(
     ("change", "form", "says"),
     [
@@ -170,6 +183,7 @@ def test_errors_of_the_cross_validation_are_of_rows_left_out():
         ({"batch": [-1.0, *([1.0, 2.0] * 45)][:90]}, PUBLISHED, "column 'batch' is -1 in row 1"),
         ({"step_s": [0.0, *([1.0, 2.0] * 45)][:90]}, PUBLISHED, "'step_s' is 0 in row 1; it must be above 0"),
         ({"step_s": ["fast", "slow"] * 45}, PUBLISHED, "column 'step_s' holds text"),
+        ({"step_s": [1e-9, *[1e9] * 89]}, PUBLISHED, "'step_s' goes from 1e-09 to 1e+09, too far for one formula"),
         ({}, Form.parse("filters,step_s"), "'step_s' is the target"),
         ({}, Form.parse("filters,depth"), "has no column 'depth'; it has filters"),
     ],
@@ -202,6 +216,7 @@ def test_zeros_are_welcome_where_exponents_are_not_negative():
         ("a*b,b*a", "", "twice"),
         ("a", "b,b", "--extrinsic names 'b' twice"),
         ("a,b", "b", "both intrinsic and extrinsic"),
+        ("N,C", "", "C is the formula's constant; give the column C another name"),
     ],
 )
 def test_forms_that_are_none_are_refused(intrinsic, extrinsic, says):

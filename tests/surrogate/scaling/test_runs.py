@@ -44,6 +44,16 @@ def test_parquet_reads_like_csv(tmp_path):
         assert list(found.columns[name]) == list(same.columns[name])
 
 
+def test_two_parquet_columns_of_one_name_are_refused_where_they_are_asked_for(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    table = pyarrow.table([[8, 16], [1, 2], [0.1, 0.2]], names=["batch", "batch", "step_s"])
+    parquet.write_table(table, tmp_path / "runs.parquet")
+    with pytest.raises(BadInputError, match="two columns are called 'batch'"):
+        read_runs(tmp_path / "runs.parquet", ["batch", "step_s"])
+
+
 def test_a_byte_order_mark_spaces_and_blank_lines_are_no_harm(tmp_path):
     runs = read_runs(written(tmp_path, "\ufeffbatch , step_s\n 8 ,0.1\n\n16,0.2\n\n"), ["batch", "step_s"])
     assert runs.numbers("batch").tolist() == [8.0, 16.0]

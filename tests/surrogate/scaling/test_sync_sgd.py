@@ -13,6 +13,7 @@ from placer.errors import BadInputError
 from placer.graph.graph_files import read_graph
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
+from surrogate.scaling import sync_sgd
 from surrogate.scaling.sync_sgd import SgdSettings, Sum, iteration, phases_of, summing, work_of
 
 GNMT = Path(__file__).parents[2] / "data" / "gnmt.json"
@@ -227,6 +228,22 @@ def test_a_shared_batch_divides_both_passes_and_not_the_update():
     assert found.iteration_s == pytest.approx((3 + 6) / 2 + 3)
 
 
+def test_a_device_of_the_ring_sends_over_one_link_and_receives_over_another():
+    """Whatever goes out of the first device and comes into it takes its time; the second has no work of it."""
+    out, back = Link("d0", "d1", 0, 4.0, send_s=10.0), Link("d1", "d0", 0, 4.0, receive_s=10.0)
+    topology = replace(cluster(2), links=(out, back))
+    assert summing(topology, 2, "ring").ends_s(8) == 2 * 20
+
+
+def test_a_step_is_looked_through_once_for_all_numbers_of_devices(monkeypatch):
+    asked = []
+    monkeypatch.setattr(sync_sgd, "work_of", lambda *given: asked.append(given[2]) or work_of(*given))
+    on = sync_sgd.iterations(THREE, cluster(2))
+    alone = [iteration(THREE, cluster(2), count) for count in (1, 2, 3, 9)]
+    del asked[:]
+    assert [on(count) for count in (1, 2, 3, 9)] == alone and asked == [1, 2]
+
+
 def test_slots_of_the_optimizer_are_no_gradients():
     (layer, *_) = work_of(network("1", held=24), cluster(1), 1, slots=2).layers
     assert layer.gradient_bytes == 8
@@ -292,7 +309,14 @@ def test_what_cannot_be_trained_is_one_line(graph, topology, devices, says):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"form": "tree"}, {"batch": "huge"}, {"slots": -1}, {"bucket_bytes": -1.0}, {"io_bytes_per_s": 0.0}],
+    [
+        {"form": "tree"},
+        {"batch": "huge"},
+        {"slots": -1},
+        {"slots": 10**310},
+        {"bucket_bytes": -1.0},
+        {"io_bytes_per_s": 0.0},
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(BadInputError):

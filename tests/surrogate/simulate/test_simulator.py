@@ -13,8 +13,10 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from surrogate.costs.cost_matrix import cost_matrix
+from surrogate.simulate import reference
 from surrogate.simulate.max_load import loads
 from surrogate.simulate.priority import upward_rank, weighted_out_degree
+from surrogate.simulate.reference import Run
 from surrogate.simulate.simulator import Simulator, simulate
 
 # A byte takes a second, so that a picture can be drawn.
@@ -89,6 +91,24 @@ def test_links_queue_in_the_order_of_op_and_edge():
         x -> z |.aa...|
         y -> z |...bb.|
         """)
+
+
+@pytest.mark.parametrize("contention", ["link", "port"])
+def test_a_long_queue_is_not_gone_through_at_each_instant(contention, monkeypatch):
+    """Each of 300 ops on x has a tensor for y, whose link is slow; of the pair only the first may start."""
+    costs = {f"v{i}": 1.0 for i in range(300)} | {f"w{i}": 0.0 for i in range(300)}
+    many = graph(costs, [(f"v{i}", f"w{i}", 50) for i in range(300)])
+    looked = 0
+
+    class Counted(Run):
+        def _holds(self, crossing):
+            nonlocal looked
+            looked += 1
+            return super()._holds(crossing)
+
+    monkeypatch.setattr(reference, "Run", Counted)
+    Simulator(many, machine(2, contention)).timeline([0] * 300 + [1] * 300)
+    assert looked < 5 * 600
 
 
 def test_sending_and_receiving_keep_both_ends_busy():

@@ -34,6 +34,13 @@ def test_what_comes_counts_before_what_goes():
     assert peaks([1, 0], [Stay(0, 5, 0.0, 1.0), Stay(0, 7, 1.0, 2.0)]) == (13, 0)
 
 
+def test_ops_that_take_no_time_hold_no_more_than_two_tensors_of_a_chain():
+    ops = (Op("a", cost_s={"cpu": 1.0}), *(Op(f"z{i}", cost_s={"cpu": 0.0}) for i in range(50)))
+    chain = OpGraph("chain", ops, tuple(Edge(i, i + 1, 8) for i in range(50)))
+    timeline = Simulator(chain, TOPOLOGY).timeline((0,) * 51)
+    assert timeline.memory_peak_bytes == (16, 0)
+
+
 def test_trace_has_a_track_per_device_and_per_link():
     timeline = simulated((0, 1, 0, 1), (Edge(0, 1, 10), Edge(2, 3, 10)))
     trace = json.loads(json.dumps(timeline.to_trace()))
