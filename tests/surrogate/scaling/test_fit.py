@@ -115,8 +115,8 @@ def test_both_searches_end_at_the_same_cost():
     assert projected <= plain * (1 + 1e-3)
 
 
-def _problem(runs, settings, weight=0.0):
-    coding, seconds = checked(runs, PUBLISHED, "step_s", settings)
+def _problem(runs, settings, form=PUBLISHED, weight=0.0):
+    coding, seconds = checked(runs, form, "step_s", settings)
     return ConstantsFit(coding, coding.coded(runs.columns), seconds / seconds.mean(), settings, weight)
 
 
