@@ -87,11 +87,18 @@ def read_input(path: str | Path, format: str) -> bytes:
             held, most = (f"{count / 2**20:,.0f} MiB" for count in (status.st_size, LARGEST_FILE_BYTES))
             raise BadInputError(f"{path}: has {held}, and {most} is the most that is read; is it a {format} file?")
         data = Path(path).read_bytes()
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.") from None
+    except (OSError, ValueError) as error:
+        raise unread(path, error) from None
     if not data.strip():
         raise BadInputError(f"{path}: is empty; give the path of a {format} file.")
     return data.removeprefix(codecs.BOM_UTF8)
+
+
+def unread(path: str | Path, error: OSError | ValueError) -> BadInputError:
+    """One line about a path that cannot be read; a ValueError is of a name with a null byte."""
+    if isinstance(error, OSError):
+        return BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.")
+    return BadInputError(f"{short(str(path))} is the path of no file, because it has a null byte; check it.")
 
 
 def write_document(path: str | Path, document: Document) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from placer.errors import BadInputError
+from placer.files import unread
 from search.problem.searcher import Stop, never
 
 Terms = tuple[tuple[str, Any], ...]
@@ -125,7 +125,7 @@ def _digest(path: Path, lenient: bool) -> str | None:
     """What tells the file's content from another; None where it cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGEST]
-    except OSError as error:
+    except (OSError, ValueError) as error:
         if lenient:
             return None
-        raise BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.") from None
+        raise unread(path, error) from None

@@ -77,5 +77,6 @@ class OpenCase(ABC):
         """Give back what it holds."""
 
 
-Ready = Callable[[Case], tuple[OpenCase, Sequence[Placement]]]
-"""Opens a case, stores what that found out, and returns what is carried over to its searches, too."""
+Ready = Callable[[Case], tuple[OpenCase, Sequence[Placement]] | None]
+"""Opens a case, stores what that found out, and returns what is carried over to its searches, too; None where the case
+cannot be opened."""

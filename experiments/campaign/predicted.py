@@ -13,6 +13,7 @@ from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.pins import parse_pin, pinned
 from placer.result import Measured, Result
 from search.exact.bounds import lower_bound
+from search.problem.memory_fit import packed
 from search.problem.problem import Placement, Problem
 from search.session.refusals import NO_LINK
 
@@ -24,11 +25,12 @@ class PredictedCase(OpenCase):
     clocked = False
 
     def __init__(self, case: Case) -> None:
-        """Raises BadInputError for files that cannot be used, or not together."""
+        """Raises BadInputError for files that cannot be used, or not together, and where nothing fits into memory."""
         terms = case.terms
         topology = read_topology(case.folder / case.where)
         graph = pinned(read_graph(case.folder / case.what), [parse_pin(pin) for pin in terms["pins"]], topology)
         self._problem = Problem(graph, topology, terms["objective"], terms["schedule"])
+        packed(self._problem)
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: without what was computed of the problem, which takes longer to send than to compute."""

@@ -51,7 +51,10 @@ def open_case(case: Case, store: CampaignStore, progress: Progress, over: Stop =
 
         return MeasuredCase(case, store, progress, over)
     progress.phase(f"{case.key}: reading")
-    return PredictedCase(case)
+    try:
+        return PredictedCase(case)
+    except BadInputError as error:
+        raise CaseError(str(error)) from error
 
 
 @dataclass
@@ -72,13 +75,14 @@ class Campaign:
     """For these devices, since something was measured on them."""
     failures: Counter[tuple[str, object]] = field(default_factory=Counter)  # of a cell's measurement, or its final one
     lost: list[str] = field(default_factory=list)  # what could not be measured, case or cell
+    unusable: list[BadInputError] = field(default_factory=list)  # one for each case whose files cannot be used
 
     def run(self) -> None:
         """Search every cell to its end, or until `over()`. A case that cannot be opened is left out, and is in `lost`;
         for devices that were open before in this run, it waits up to `spec.patience` minutes.
 
-        Raises BadInputError where the spec contradicts what is stored, and PlacerError where the store cannot be
-        written, or too much failed in a row.
+        Raises BadInputError where the spec contradicts what is stored, or the files of no case can be used, and
+        PlacerError where the store cannot be written, or too much failed in a row.
         """
         check(self.spec, self.store)
         self._check_warm_start()
@@ -97,6 +101,8 @@ class Campaign:
                     self._case(case, of_case, held)
         finally:
             self.progress.end()
+        if self.unusable and len(self.unusable) == len({cell.case.key for cell in self.spec.cells}):
+            raise self.unusable[0]
 
     def _left(self, cells: Sequence[Cell], held: dict[str, Held]) -> list[Cell]:
         """Those that are not searched to their end, or not compared with their baselines then."""
@@ -122,7 +128,7 @@ class Campaign:
                 return
             except CaseError as error:
                 if not (isinstance(error, AwayError) and self._waits(case, str(error))):
-                    self._lose(case, None, Failed("case", str(error)))
+                    self._lose_case(case, error)
                     return
                 held = {cell.key: cell for cell in self.store.held()}
 
@@ -150,9 +156,15 @@ class Campaign:
             self.sleep(POLL_S)
         return True
 
-    def _ready(self, case: Case) -> tuple[OpenCase, Sequence[Placement]]:
-        """A case of files, and what is carried over to its searches; what was found out of it is stored."""
-        opened = self.opener(case, self.store, self.progress, self.over)
+    def _ready(self, case: Case) -> tuple[OpenCase, Sequence[Placement]] | None:
+        """A case of files, and what is carried over to its searches; what was found out of it is stored. None where
+        its files cannot be used.
+        """
+        try:
+            opened = self.opener(case, self.store, self.progress, self.over)
+        except CaseError as error:
+            self._lose_case(case, error)
+            return None
         facts = self.store.opened(case.key) or self._opened(case, opened)
         return opened, carried_placements(facts)
 
@@ -249,6 +261,11 @@ class Campaign:
     def _failed(self, cell: Cell, n: int, failed: Failed) -> None:
         self.store.keep_failure(cell.case.key, cell.key, n, failed)
         self.progress.failed(cell.key, f"{failed.reason}: {failed.detail}")
+
+    def _lose_case(self, case: Case, error: CaseError) -> None:
+        if isinstance(error.__cause__, BadInputError):
+            self.unusable.append(error.__cause__)
+        self._lose(case, None, Failed("case", str(error)))
 
     def _lose(self, case: Case, cell: Cell | None, failed: Failed) -> None:
         """Store that a whole case, or the end of a cell, could not be measured."""

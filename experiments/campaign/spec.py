@@ -126,7 +126,7 @@ def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = Fa
 def _parsed(path: Path) -> SpecFile:
     try:
         content = tomllib.loads(read_input(path, FORMAT).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, and of a number of too many digits
         raise BadInputError(f"{path}: not TOML: {error}; correct it there.") from None
     if content.get("format") != FORMAT:
         found = short(str(content["format"])) if "format" in content else "missing"

@@ -57,8 +57,8 @@ def run(
     with nullcontext() if ray is None else _ray(ray), CampaignStore(read.store) as store:
         with interruptible() as pressed:
             shown = progress(quiet, several=ray is not None)
-            beside = None if ray is None else ParallelSearches(read, store, shown, pressed).run
-            campaign = Campaign(read, store, shown, pressed, beside=beside)
+            over_ray = None if ray is None else ParallelSearches(read, store, shown, pressed).run
+            campaign = Campaign(read, store, shown, pressed, search_files=over_ray)
             campaign.run()
         facts = {**standing(store), "interrupted": pressed()}
     failures = tried(lambda: show_result(as_json, facts, lambda: show_standing(facts)))

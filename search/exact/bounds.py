@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from search.exact.forced_crossings import forced_work_s
 from search.problem.problem import Problem
+from search.problem.searcher import Stop, never
 from surrogate.costs.cost_matrix import Costs
 
 Floats = NDArray[np.float64]
@@ -21,20 +22,21 @@ INTERVALS, INTERVAL_ROUNDS = 2, 30  # the best intervals, for which weights are 
 LARGEST_PROGRAM = 4_000  # units times devices up to which the linear program with memory is worth its time
 
 
-def lower_bound(problem: Problem) -> float:
-    """Seconds that the objective of every mapping is at least; 0 only where all costs are 0.
+def lower_bound(problem: Problem, stop: Stop = never) -> float:
+    """Seconds that the objective of every mapping is at least; 0 only where all costs are 0. Once it is time to
+    `stop()`, what is left of the work below is left out, and the bound may be smaller.
 
     The largest of: all work, with the sends and receives that no mapping avoids, divided over the devices as if units
     could be cut at will, within memory; the heaviest unit on its fastest device; and, for the makespan, the heaviest
     path, its crossings included, and the work that must be done between the heads and the tails of ops.
     """
-    unit_cost_s = np.array(problem.unit_cost_s) + forced_work_s(problem)
-    work_s, weights = divided_work(unit_cost_s)
+    unit_cost_s = np.array(problem.unit_cost_s) + forced_work_s(problem, stop)
+    work_s, weights = divided_work(unit_cost_s, stop=stop)
     bounds = [float(unit_cost_s.min(axis=1).max()), work_s]
-    if not problem.is_roomy:
+    if not (problem.is_roomy or stop()):
         bounds.append(divided_within_memory_s(problem, unit_cost_s))
-    if problem.objective == "makespan":
-        bounds += _with_ways(problem, weights)
+    if problem.objective == "makespan" and not stop():
+        bounds += _with_ways(problem, weights, stop)
     best_s = max(b for b in bounds if b < np.inf)
     return (problem.beside_s + best_s) * (1 - rounding(problem))
 
@@ -44,7 +46,7 @@ def rounding(problem: Problem) -> float:
     return max(ROUNDING, 4 * EPSILON * (len(problem.graph) + 4 * len(problem.graph.edges)))
 
 
-def _with_ways(problem: Problem, weights: Floats) -> list[float]:
+def _with_ways(problem: Problem, weights: Floats, stop: Stop) -> list[float]:
     """The bounds that follow from the order of the ops."""
     from search.problem.longest_paths import heads, path_tables  # numba is slow to import
 
@@ -53,7 +55,7 @@ def _with_ways(problem: Problem, weights: Floats) -> list[float]:
     path_s = critical_path_s(problem, head_s + ways.cost_s + tail_s)
     if not path_s < np.inf:  # a link is missing that every mapping needs: nothing can be simulated
         return [path_s]
-    return [path_s, interval_s(problem, ways.cost_s, head_s.min(axis=1), tail_s.min(axis=1), weights)]
+    return [path_s, interval_s(problem, ways.cost_s, head_s.min(axis=1), tail_s.min(axis=1), weights, stop)]
 
 
 def critical_path_s(problem: Problem, through_s: Floats) -> float:
@@ -66,7 +68,9 @@ def critical_path_s(problem: Problem, through_s: Floats) -> float:
     return float(worst_s.min(axis=1).max())
 
 
-def interval_s(problem: Problem, cost_s: Costs, head_s: Floats, tail_s: Floats, weights: Floats) -> float:
+def interval_s(
+    problem: Problem, cost_s: Costs, head_s: Floats, tail_s: Floats, weights: Floats, stop: Stop = never
+) -> float:
     """Ops that must wait for a seconds and be followed by b seconds run in between: a + their work, divided, + b.
 
     cost_s: [ops, devices]; head_s, tail_s: [ops]. Over a grid of a and b; the work is that of some device weights
@@ -79,6 +83,8 @@ def interval_s(problem: Problem, cost_s: Costs, head_s: Floats, tail_s: Floats, 
     able = np.isfinite(cost_s)
     known_s = np.where(able, cost_s, 0.0)
     for w in [weights, np.full(devices, 1 / devices), *np.eye(devices)]:
+        if stop():
+            break
         share_s = np.where(able, known_s * w, np.inf).min(axis=1)
         cells = _summed(share_s, row * len(b) + column, found.size).reshape(found.shape)
         np.maximum(found, a[:, None] + _inside(cells) + b, out=found)
@@ -88,9 +94,10 @@ def interval_s(problem: Problem, cost_s: Costs, head_s: Floats, tail_s: Floats, 
     for cell in np.argsort(found, axis=None)[::-1][:INTERVALS]:
         i, j = np.unravel_index(cell, found.shape)
         ops = np.flatnonzero((row >= i) & (column >= j))
-        if not len(ops):
+        if not len(ops) or stop():
             break
-        best_s = max(best_s, float(a[i] + b[j]) + divided_work(_by_unit(problem, cost_s, ops), INTERVAL_ROUNDS)[0])
+        inside_s, _ = divided_work(_by_unit(problem, cost_s, ops), INTERVAL_ROUNDS, stop)
+        best_s = max(best_s, float(a[i] + b[j]) + inside_s)
     return best_s
 
 
@@ -117,7 +124,7 @@ def _by_unit(problem: Problem, cost_s: Costs, ops: NDArray[np.int64]) -> Costs:
     return summed
 
 
-def divided_work(unit_cost_s: Costs, rounds: int = ROUNDS) -> tuple[float, Floats]:
+def divided_work(unit_cost_s: Costs, rounds: int = ROUNDS, stop: Stop = never) -> tuple[float, Floats]:
     """The least largest load if units could be cut at will, and the device weights that prove it.
 
     The linear relaxation of unrelated machines: by duality every set of device weights w >= 0 with sum 1 gives the
@@ -132,6 +139,8 @@ def divided_work(unit_cost_s: Costs, rounds: int = ROUNDS) -> tuple[float, Float
         value_s = float(weighted.min(axis=1).sum())
         if value_s > best_s:
             best_s, best_weights = value_s, weights
+        if stop():
+            break
         load_s = _loads(unit_cost_s, device)
         weights = _normal(weights * np.exp(load_s / max(load_s.max(), TINY) / np.sqrt(round_)))
     return best_s, best_weights

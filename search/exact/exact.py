@@ -106,7 +106,7 @@ class Exact(Searcher):
     def _search(self) -> None:
         """Branch and bound: first with targets below the best, which raise the bound, then with the best itself."""
         problem = self.problem
-        self.bound_s = lower_bound(problem)
+        self.bound_s = lower_bound(problem, self.stop)
         if self._tree_bytes() > self.settings.most_bytes:
             size = f"{len(problem.units)} units on {len(problem.topology)} devices"
             self.notes = [f"branch and bound was left out, because {size} would take too much memory."]
@@ -128,7 +128,8 @@ class Exact(Searcher):
 
         slack = 1 - rounding(self.problem)
         path = path_from(self.problem.limits.feasible)
-        nodes = max(16, self.settings.at_once // (4 * self.problem.ops_and_edges))
+        pairs = len(self.problem.simulator.tables.src) * len(self.problem.topology) ** 2  # that a node's paths compare
+        nodes = max(1, self.settings.at_once // (4 * (self.problem.ops_and_edges + pairs)))
         leaves = np.empty((LEAVES, len(self.problem.units)), np.int32)
         while path.depth[0] >= 0 and left > 0 and not self.stop():
             cut_s = min(target_s, self._best_s() * (1 - TIE))

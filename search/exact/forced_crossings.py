@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.problem.problem import Limits, Problem
+from search.problem.searcher import Stop, never
 from surrogate.costs.cost_matrix import Costs
 from surrogate.simulate.kernels.arrays import RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Needs, links_of
 
 
-def forced_work_s(problem: Problem) -> Costs:
-    """[units, devices] seconds of sending and receiving that a unit there causes in any case.
+def forced_work_s(problem: Problem, stop: Stop = never) -> Costs:
+    """[units, devices] seconds of sending and receiving that a unit there causes in any case; of the tensors until
+    `stop()`.
 
     A tensor counts once for its maker, and once for each of those of its users that can share no device.
     """
@@ -19,6 +21,8 @@ def forced_work_s(problem: Problem) -> Costs:
     needs, limits = problem.simulator.needs, problem.limits
     out_s, out_byte_s, in_s, in_byte_s = _ends(problem)
     for tensor_bytes, maker, users in _forced(needs, limits):
+        if stop():
+            break
         work_s[maker] += _least(out_s + tensor_bytes * out_byte_s, limits.feasible[users[0]])
         for user in _strangers(users, limits):
             work_s[user] += _least((in_s + tensor_bytes * in_byte_s).T, limits.feasible[maker])

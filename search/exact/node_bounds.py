@@ -7,7 +7,8 @@ import numpy as np
 from search.exact.tree import Bools, BoundState, Tree
 from surrogate.jit import inner
 
-TAILS = 24  # that are tried as ends of an interval
+TAILS = 24  # that are tried as ends of an interval of work that is divided over all devices
+TAILS_OF_ONE = 1024  # and of work of one device
 
 
 @inner
@@ -112,8 +113,9 @@ def between(t: Tree, w: BoundState, left: Bools, count: int) -> float:
     """Work of late heads and long tails, on each device and divided over all: head + work + tail, at its largest."""
     devices = t.cost_s.shape[1]
     best_s = 0.0
+    step = max(1, count // TAILS_OF_ONE)
     for d in range(devices):
-        for i in range(count):
+        for i in range(0, count, step):
             if w.job_at[w.line[i]] != d:
                 continue
             after_s, sum_s = w.job_tail_s[w.line[i]], 0.0

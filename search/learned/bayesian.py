@@ -65,10 +65,15 @@ def bayesian_proposal(searcher: Searcher, model: str, stretches: Stretches, sett
     single = next((placement for placement in singles if searcher.is_new(placement)), None)
     if single is not None:
         return single
-    begun = len(searcher.asked.keys() | searcher.told.keys()) >= len(singles) + settings.random
+    begun = tried_beside_singles(searcher) >= settings.random
     has_model = begun and stretches.choices and not searcher.stop()
     best = _best(searcher, model, stretches, settings) if has_model else None
     return best or _drawn(searcher, stretches) or searcher.first_new()
+
+
+def tried_beside_singles(searcher: Searcher) -> int:
+    """Mappings on several devices that were asked or told: a caller may have told all single devices, alike or not."""
+    return sum(len(set(placement)) > 1 for placement in searcher.asked.keys() | searcher.told.keys())
 
 
 def _best(searcher: Searcher, model: str, stretches: Stretches, settings: BayesianSettings) -> Placement | None:

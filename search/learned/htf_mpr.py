@@ -18,7 +18,7 @@ import numpy as np
 
 from placer.errors import BadInputError
 from search.initial.expert import expert_placements
-from search.learned.bayesian import BayesGp, BayesianSettings, bayesian_proposal
+from search.learned.bayesian import BayesGp, BayesianSettings, bayesian_proposal, tried_beside_singles
 from search.learned.genetic import Breeding, Contrast, Fitness, Operators, evolve, most_promising
 from search.learned.htf_mpr_views import DeviceShares, SimulatedNumbers, Table, View
 from search.learned.results import results_s
@@ -79,7 +79,7 @@ class HtfMpr(Searcher):
 
     def _propose(self) -> Placement:
         known = results_s(self.told)
-        if len(self.asked.keys() | self.told.keys()) < self.settings.first:
+        if len(self.problem.unlike_singles()) + tried_beside_singles(self) < self.settings.first:
             begin = next((placement for placement in self._baselines() if self.is_new(placement)), None)
             return begin or self._bayesian_proposal()
         if not known and not self.predicts:  # nothing ran, so there is nothing to learn from

@@ -48,6 +48,7 @@ class SimulatedNumbers(View):
         rows = np.array(placements, np.int32)
         table = self.problem.features.of(rows[:, self.problem.limits.unit_of])
         if self.problem.objective != "makespan":
+            table[~np.isfinite(table)] = 0.0  # of a link that is missing; this objective needs none
             table[:, MAKESPAN] = self.problem.predict_many(rows)
         return table
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from placer.result import MEDIAN_SIGMAS, Measured, standard_error
 from search.initial.starts import starts
 from search.learned.predicted_search import PredictedSearch, PredictedSettings
+from search.learned.results import results_s
 from search.local.anneal import prepare, two_ops
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, never
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from surrogate.learn.residual import MappingViews, Residual
 
 NEAR = 0.2  # of the units, at most, concerns a move around the best measured
+FAILED_NOISE = 0.2  # relative: how little is known of the time that stands for a failure
 DRIFT = 0.03  # relative: what a machine drifts by between turns, which two or three steps of one turn do not show
 
 
@@ -119,14 +121,14 @@ class Hybrid(Searcher):
         return [placement for placement in near if self.is_new(placement)]
 
     def _residual(self) -> Residual:
-        """Learned from all that was measured."""
+        """Learned from all that was told; a failure is as slow as `results_s` has it, about."""
         from surrogate.learn.residual import Residual
 
-        known = {p: r for p, r in self.told.items() if isinstance(r, Measured)}
+        known = {p: step_s for p, step_s in results_s(self.told).items() if self.problem.predict(p) < math.inf}
         sample = self._sample(list(known))
-        step_s = np.array([result.step_s for result in known.values()])
-        noise = np.array([_noise(result) for result in known.values()])
-        return Residual(self._work(), sample, np.log(step_s / sample.predicted_s), noise)
+        told = [self.told[placement] for placement in known]
+        noise = np.array([_noise(result) if isinstance(result, Measured) else FAILED_NOISE for result in told])
+        return Residual(self._work(), sample, np.log(np.array([*known.values()]) / sample.predicted_s), noise)
 
     def _simulator_is_clock(self) -> bool:
         """Whether every measured time is what was predicted, as where the simulator stands in for the clock.

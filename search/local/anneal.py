@@ -37,6 +37,8 @@ class Cooling:
     small: float = 0.02  # and at the end
     stretch: int = 100  # steps of each chain until the worst becomes a copy of the best
     load_stretch: int = 2_000  # the same where the objective is the largest load, whose steps take far less
+    work: int = 4_000_000  # ops and edges times the steps of a stretch, at most: so often the clock is looked at
+    load_work: int = 40_000_000  # the same where the objective is the largest load
     good: float = 0.02  # placements that are within this of the best are handed over
     afresh: bool = False  # whether rounds that explore begin from the starts alone, not beside the best known
 
@@ -96,8 +98,12 @@ def anneal(
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)
     population = _Population(problem, moves, elites, rows, rng)
-    steps = cooling.load_stretch if problem.objective == "max-load" else cooling.stretch
-    steps = max(1, min(steps, evaluations // cooling.chains))
+    steps, work = (
+        (cooling.load_stretch, cooling.load_work)
+        if problem.objective == "max-load"
+        else (cooling.stretch, cooling.work)
+    )
+    steps = max(1, min(steps, evaluations // cooling.chains, work // problem.ops_and_edges))
     turns = max(1, evaluations // (cooling.chains * steps))
     for turn in range(turns):
         if stop():

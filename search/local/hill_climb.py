@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from search.problem.problem import Placement, Problem
@@ -82,6 +83,21 @@ def shifts(problem: Problem) -> Iterator[Shift]:
                 yield Shift(first, length, device)
 
 
+def shift_count(problem: Problem) -> int:
+    """How many shifts there are."""
+    devices = [0, *accumulate(map(len, problem.feasible))]
+    return sum(devices[max(0, len(devices) - length)] for length in RUN_LENGTHS)
+
+
+def some_shifts(problem: Problem, rng: random.Random) -> Iterable[Shift]:
+    """All shifts in a shuffled order; where there are more than MOST_LISTED, as many that are drawn."""
+    if shift_count(problem) > MOST_LISTED:
+        return (_drawn_shift(problem, rng) for _ in range(MOST_LISTED))
+    listed = list(shifts(problem))
+    rng.shuffle(listed)
+    return listed
+
+
 def moved(problem: Problem, placement: Placement, move: Move) -> Placement | None:
     """The placement after `move`; None where that changes nothing, cannot run or does not fit."""
     if isinstance(move, Shift):
@@ -123,9 +139,14 @@ def _shuffled(problem: Problem, rng: random.Random) -> Iterable[Move]:
 def _drawn(problem: Problem, rng: random.Random) -> Move:
     """A random shift, or a swap as often as there is one among all moves."""
     count = len(problem.units)
+    shift = _drawn_shift(problem, rng)
+    if rng.random() * (len(RUN_LENGTHS) * len(problem.feasible[shift.first]) + 1) < 1:
+        return Swap(shift.first, rng.randrange(count))
+    return shift
+
+
+def _drawn_shift(problem: Problem, rng: random.Random) -> Shift:
+    count = len(problem.units)
     length = rng.choice([length for length in RUN_LENGTHS if length <= count])
     first = rng.randrange(count - length + 1)
-    devices = problem.feasible[first]
-    if rng.random() * (len(RUN_LENGTHS) * len(devices) + 1) < 1:
-        return Swap(first, rng.randrange(count))
-    return Shift(first, length, rng.choice(devices))
+    return Shift(first, length, rng.choice(problem.feasible[first]))

@@ -10,7 +10,7 @@ from placer.result import Measured
 from search.initial.expert import expert_placements
 from search.initial.nearly_singles import nearly_singles
 from search.list_scheduling.heft import heft_placement
-from search.local.hill_climb import climb, kicked, moved, shifts
+from search.local.hill_climb import climb, kicked, moved, shift_count, some_shifts
 from search.problem.memory_fit import packed
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, fitting_placements, never
@@ -105,9 +105,9 @@ class Local(Searcher):
         return best
 
     def _neighbours(self, centre: Placement, weight: Sequence[float], least_s: float) -> Iterator[Placement]:
-        moves = list(shifts(self.problem))
-        self.rng.shuffle(moves)
-        for move in moves:
+        for move in some_shifts(self.problem, self.rng):
+            if self.stop():
+                return
             if sum(weight[move.first : move.first + move.length]) >= least_s:
                 near = moved(self.problem, centre, move)
                 if near is not None and self.is_new(near):
@@ -194,8 +194,8 @@ class Local(Searcher):
         return max(self.settings.fewest_evaluations, min(self.settings.most_evaluations, wanted))
 
     def _round_evaluations(self) -> int:
-        moves = sum(1 for _ in shifts(self.problem))
-        return min(self._evaluations(), max(int(self._evaluations() * self.settings.round_share), 2 * moves))
+        all_twice = 2 * shift_count(self.problem)
+        return min(self._evaluations(), max(int(self._evaluations() * self.settings.round_share), all_twice))
 
     def _rebase(self) -> None:
         """Climb again, because other costs have other summits."""

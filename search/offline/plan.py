@@ -21,6 +21,8 @@ from search.session.refusals import NO_LINK, Refusals
 from search.session.registry import SEARCHERS
 from search.session.session import MOST_REFUSED, LackOf, SearchSession, nothing
 
+BOUND_S = 1.0  # so long the lower bound may take where there is less time than that
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -61,7 +63,8 @@ def plan(
     search = _Search(problem, lambda roomier: SearchSession(searcher_name, roomier, seed=seed, stop=stop), lack)
     best_single = search.judge_singles()
     # What is kept is an estimate, which proves nothing.
-    bound = lower_bound(problem if problem.kept_bytes is None else replace(problem, kept_bytes=None))
+    roomy = problem if problem.kept_bytes is None else replace(problem, kept_bytes=None)
+    bound = lower_bound(roomy, Deadline(max(seconds, BOUND_S) - (clock() - start_s), clock, over))
     while search.best.value > bound * (1 + CLOSE) and search.ask_and_tell():
         bound = max(bound, 0.0 if problem.kept_bytes else search.session.searcher.bound())
         if stop() and not search.only_lacks_memory:

@@ -296,9 +296,9 @@ class Problem:
 
     def singles(self) -> Iterator[Placement]:
         """Everything on one device, for each device that can."""
-        for d in range(len(self.topology)):
+        for d in np.flatnonzero(self.limits.feasible.all(axis=0)).tolist():
             placement = (d,) * len(self.units)
-            if all(d in devices for devices in self.feasible) and self.fits(placement):
+            if self.fits(placement):
                 yield placement
 
     def unlike_singles(self) -> list[Placement]:

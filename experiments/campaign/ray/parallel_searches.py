@@ -160,7 +160,10 @@ def _to_begin(cells: Sequence[Cell], held: dict[str, Held], ready: Ready) -> Ite
     import ray
 
     for case, of_case in groupby(cells, key=lambda cell: cell.case):
-        open_case, carried = ready(case)
+        opened = ready(case)
+        if opened is None:
+            continue
+        open_case, carried = opened
         sent = ray.put(pickle.dumps(open_case))
         for cell in of_case:
             yield _Search(cell, sent, carried, Point(held[cell.key].trials, held[cell.key].state))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.result import Result
 from search.defaults import BATCH
+from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 from search.session.session import SearchSession
 
@@ -45,12 +47,24 @@ def run_comparison(
     with heard() as signals, Job.opened(settings.search, progress or Progress(), store, clock) as job:
         with interruptible() as pressed:
             job.measure_singles(over=pressed)
-            contest = Contest(job, settings)
-            contest.run(pressed)
-            found = contest.finish(pressed)
+            contest = Contest(job, settings, pressed)
+            contest.run()
+            found = contest.finish()
             job.note_suspends()
         signals.note(SIGNALS)  # what was found shall be handed back
         return replace(found, unkept=job.unkept)
+
+
+@dataclass
+class Patience:
+    """Whether a searcher shall answer with what it has: its contest is over, or its time for questions is up."""
+
+    over: Stop
+    clock: Callable[[], float]
+    until_s: float = math.inf
+
+    def __call__(self) -> bool:
+        return self.over() or self.clock() > self.until_s
 
 
 @dataclass(eq=False)
@@ -62,6 +76,7 @@ class Entrant:
     prediction: Prediction  # calibrated by `known` if the searcher predicts
     known: list[Trial]  # the single devices and the searcher's own rows
     share: int  # measurements that it may have
+    patience: Patience  # that its searcher asks, too
     rows: list[Trial] = field(default_factory=list)  # what it asked
     asking_s: float = 0.0
     measuring_s: float = 0.0
@@ -71,6 +86,7 @@ class Entrant:
     def asks(self, clock: Callable[[], float]) -> list[tuple[Mapping, float]]:
         """The next mappings, and the seconds that they are predicted to take."""
         begin_s = clock()
+        self.patience.until_s = begin_s + ASKING_LIMIT_S - self.asking_s
         count = min(BATCH, -(-self.share // ROUNDS), self.share - len(self.rows))
         try:
             if self.rows and self.session.searcher.predicts:
@@ -100,42 +116,43 @@ class Entrant:
 class Contest:
     """A comparison under way, after the single devices."""
 
-    def __init__(self, job: Job, settings: CompareSettings) -> None:
+    def __init__(self, job: Job, settings: CompareSettings, pressed: Stop = never) -> None:
+        """pressed: whether Ctrl-C was."""
         self.job = job
         self.settings = settings
+        self.pressed = pressed
         singles = job.rows
-        self.entrants = [
-            Entrant(name, job.session(name), job.prediction, list(singles), settings.share(name))
-            for name in settings.searchers
-        ]
+        self.entrants = [self._entrant(name, name, settings.share(name)) for name in settings.searchers]
         another = settings.search.seed + ANOTHER_SEED
-        self.longer = [
-            Entrant(LONGER, job.session(LONGER_BY, another), job.prediction, list(singles), settings.longer)
-            for _ in range(settings.longer > 0)
-        ]
-        for entrant in [*self.entrants, *self.longer]:
-            entrant.session.tell((row.mapping, row.result) for row in singles)
+        self.longer = [self._entrant(LONGER, LONGER_BY, settings.longer, another) for _ in range(settings.longer > 0)]
         self.known: dict[Mapping, Result] = {row.mapping: row.result for row in singles}
         self.took_s = dict.fromkeys(self.known, 0.0)  # to measure each mapping; single devices are everyone's start
         self.counted = set(self.known)
 
-    def run(self, pressed: Callable[[], bool]) -> None:
-        """Run rounds until all have ended, or time is up, or Ctrl-C was pressed."""
+    def _entrant(self, name: str, searcher: str, share: int, seed: int | None = None) -> Entrant:
+        """One that knows the single devices."""
+        patience = Patience(self.over, self.job.clock)
+        session = self.job.session(searcher, seed, patience)
+        session.tell((row.mapping, row.result) for row in self.job.rows)
+        return Entrant(name, session, self.job.prediction, list(self.job.rows), share, patience)
 
-        def over() -> bool:
-            return pressed() or self.job.time_is_up()
+    def over(self) -> bool:
+        """Whether time is up, or Ctrl-C was pressed."""
+        return self.pressed() or self.job.time_is_up()
 
+    def run(self) -> None:
+        """Run rounds until all have ended, or it is over."""
         for entrants in (self.entrants, self.longer):
             number = 0
-            while any(not entrant.ended for entrant in entrants) and not over():
+            while any(not entrant.ended for entrant in entrants) and not self.over():
                 self._expect()
                 self.job.calibrate()  # placed steps run in the order that this predicts
-                self._round(entrants, number, over)
+                self._round(entrants, number)
                 number += 1
             for entrant in entrants:
-                entrant.ended = entrant.ended or ("interrupted." if pressed() else "the minutes were up.")
+                entrant.ended = entrant.ended or ("interrupted." if self.pressed() else "the minutes were up.")
 
-    def finish(self, pressed: Callable[[], bool]) -> Comparison:
+    def finish(self) -> Comparison:
         """Step the fastest of each searcher side by side, and return all that was found."""
         job = self.job
         job.progress.phase("measuring each searcher's fastest side by side")
@@ -165,7 +182,7 @@ class Contest:
             tf_default_s=None if found.untouched is None else found.untouched.step_s,
             lower_bound_s=job.prediction.bound_s(),
             settings=self.settings,
-            interrupted=pressed(),
+            interrupted=self.pressed(),
             seconds=job.clock() - job.begin_s,
         )
 
@@ -174,30 +191,30 @@ class Contest:
         shares = (len(e.rows) if e.ended else e.share for e in [*self.entrants, *self.longer])
         self.job.progress.begin(sum(row.searcher == "single" for row in self.job.rows) + sum(shares))
 
-    def _round(self, entrants: Sequence[Entrant], number: int, over: Callable[[], bool]) -> None:
+    def _round(self, entrants: Sequence[Entrant], number: int) -> None:
         """Ask each searcher, race what is new among its mappings, and give it their results.
 
         Another searcher begins each round, so that time cuts off some of all.
         """
         first = number % len(entrants)
         for entrant in [*entrants[first:], *entrants[:first]]:
-            if entrant.ended or over():
+            if entrant.ended or self.over():
                 continue
             asked = entrant.asks(self.job.clock)
-            self._race(entrant, [mapping for mapping, _ in asked if mapping not in self.known], over)
+            self._race(entrant, [mapping for mapping, _ in asked if mapping not in self.known])
             for mapping, predicted_s in asked:
                 if mapping in self.known:
                     row = Trial(entrant.name, mapping, self.known[mapping], predicted_s)
                     entrant.takes(row, self.took_s[mapping])
                     self._advance(row)
 
-    def _race(self, entrant: Entrant, mappings: Sequence[Mapping], over: Callable[[], bool]) -> None:
+    def _race(self, entrant: Entrant, mappings: Sequence[Mapping]) -> None:
         """Race mappings of one searcher, without those of others: alone it would not have met them, and those that a
         race drops early would be thought slower than they are (docs/decisions/040-races-apart.md).
         """
         new = list(dict.fromkeys(mappings))
         for first in range(0, len(new), RACE):
-            if over():
+            if self.over():
                 return
             begin_s = self.job.clock()
             self.job.runner.forget_incumbent()

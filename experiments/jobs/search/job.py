@@ -195,7 +195,7 @@ class Job:
         self.calibrate()
         asked: dict[Mapping, str] = {}
         for name, share in shares:
-            session = self.session(name)
+            session = self.session(name, over=over)
             session.tell((row.mapping, row.result) for row in self.rows)
             for mapping in session.ask(share):
                 asked.setdefault(mapping, name)
@@ -207,13 +207,15 @@ class Job:
             self.measure_all(pairs[first : first + BATCH])
 
     def _measure_searcher(self, name: str, share: int, over: Stop) -> None:
-        session, known = self.session(name), 0
+        session, known = self.session(name, over=over), 0
         while share > 0 and not (self.time_is_up() or over()):
             self.calibrate()
             session.recalibrate(self.problem)
             session.tell((row.mapping, row.result) for row in self.rows[known:])
             known = len(self.rows)
             batch = session.ask(min(share, BATCH))
+            if over():  # the question may have been cut short
+                break
             if session.ended:
                 self.ended.append(session.ended)
             if not batch:
@@ -222,14 +224,17 @@ class Job:
         self.notes += [f"{name}, {note}" for note in session.notes]
         self._note_refusals(session)
 
-    def session(self, searcher: str, seed: int | None = None) -> SearchSession:
+    def session(self, searcher: str, seed: int | None = None, over: Stop = never) -> SearchSession:
         """A new session of the searcher, by the latest calibration; it knows no results yet, and asks nothing that
         lacks memory.
 
-        seed: of its draws; None = that of the settings.
+        seed: of its draws; None = that of the settings. over: whether it shall answer with what it has; so it does
+        where the settings' minutes are over, too.
         """
-        of = self.settings.seed if seed is None else seed
-        return SearchSession(searcher, self.problem, seed=of, lack=lambda mapping: self.prediction.lack(mapping))
+        return SearchSession(
+            searcher, self.problem, seed=self.settings.seed if seed is None else seed,
+            stop=lambda: self.time_is_up() or over(), lack=lambda mapping: self.prediction.lack(mapping),
+        )  # fmt: skip
 
     def order(self, mapping: Mapping) -> Sequence[str]:
         """The run order of a mapping of the ops that is set up now, by the latest calibration. `measured_order` gives

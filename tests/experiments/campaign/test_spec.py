@@ -41,6 +41,8 @@ def test_broken_toml_names_its_line(edited):
         ("measurements = [2, 5]", "measurements = 5\nminutes = inf", "minutes", "<= 1000000000000"),
         ("placer.campaign/1", "placer.campaign/9", "format", "placer.campaign/1"),
         ('["two.json"]', '["three.json"]', "three.json", "check the path"),
+        ('"two.json"', '"two\\u0000.json"', "null byte", "check it"),
+        ("seeds = [0, 1]", f"seeds = [{'1' * 5000}]", "not TOML", "digits"),
         ("seeds = [0, 1]", "seeds = [1, 1]", "seeds", "twice"),
     ],
 )

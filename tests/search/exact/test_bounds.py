@@ -1,6 +1,7 @@
 """No mapping beats the bound; and where work divides evenly, or a path is all there is, the bound is met."""
 
-from itertools import islice
+from functools import partial
+from itertools import chain, islice, repeat
 
 import numpy as np
 import pytest
@@ -102,3 +103,18 @@ def test_ways_ahead_and_behind_are_those_of_the_reversed_graph():
     ways = path_tables(problem.simulator.tables, problem.limits, problem.graph.order)
     through_s = heads(ways) + ways.cost_s + tails(ways)
     assert np.unique(through_s[np.isfinite(through_s)]).tolist() == pytest.approx([problem.predict((0, 1))])
+
+
+def test_a_bound_that_is_not_finished_is_one_all_the_same(problem):
+    """It is asked whether time is up again and again, and whenever that is the answer, no mapping beats the bound."""
+    whole, asked = lower_bound(problem), 0
+
+    def counting():
+        nonlocal asked
+        asked += 1
+        return False
+
+    lower_bound(problem, counting)
+    assert asked > 100
+    for most in (0, 1, asked // 2, asked - 1):
+        assert 0 < lower_bound(problem, partial(next, chain(repeat(False, most), repeat(True)))) <= whole

@@ -9,7 +9,7 @@ import pytest
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
-from search.learned.bayesian import BayesEt, BayesGp, BayesianSettings, BayesRf, learned_from
+from search.learned.bayesian import BayesEt, BayesGp, BayesianSettings, BayesRf, learned_from, tried_beside_singles
 from search.learned.results import results_s
 from search.learned.stretches import Stretches
 from search.problem.problem import Problem
@@ -131,3 +131,16 @@ def test_a_graph_without_choices_has_one_mapping():
 @pytest.fixture(scope="module")
 def pipeline():
     return chain(20)
+
+
+def test_single_devices_that_are_alike_take_the_place_of_no_random_mapping(build):
+    problem = Problem(build.layered(1), build.machine("gpu", "gpu", "gpu", "gpu"))
+    searcher = BayesEt(problem)
+    searcher.tell(problem.mapping(problem.unlike_singles()[0]), Measured(1.0))
+    assert tried_beside_singles(searcher) == 0
+    for single in problem.singles():
+        if single not in searcher.told:
+            searcher.tell(problem.mapping(single), Measured(1.0))
+    assert tried_beside_singles(searcher) == 0
+    searcher.ask()
+    assert tried_beside_singles(searcher) == 1

@@ -12,6 +12,7 @@ from placer.result import Failed, Measured
 from search.initial.expert import expert_placements
 from search.learned.genetic import Breeding, Genetic
 from search.learned.htf_mpr import HtfMpr, HtfMprPlain, HtfMprSettings
+from search.learned.htf_mpr_views import SimulatedNumbers
 from search.learned.results import results_s
 from search.list_scheduling.heft import heft_placement
 from search.problem.problem import Problem
@@ -155,3 +156,11 @@ def test_a_missing_link_is_worth_infinity_and_is_never_asked():
 def test_any_regressor_may_be_the_predictor(towers, name):
     searcher = HtfMpr(towers, settings=HtfMprSettings(first=4, generations=2, regressor=name))
     assert len(set(asked(searcher, 6))) == 6
+
+
+def test_for_the_largest_load_no_link_is_needed():
+    """Where links are missing, mappings that cross are told apart all the same."""
+    graph = OpGraph("pair", tuple(Op(name, cost_s={"cpu": 1.0}) for name in "abc"), (Edge(0, 1, 8), Edge(1, 2, 8)))
+    apart = Problem(graph, Topology((Device("x", "cpu"), Device("y", "cpu")), ()), "max-load")
+    table = SimulatedNumbers(apart, 8).table([(0, 0, 0), (0, 1, 1), (0, 1, 0)])
+    assert np.isfinite(table).all() and len({tuple(row) for row in table.tolist()}) == 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from placer.graph.op_graph import Op, OpGraph
-from placer.result import Measured
+from placer.result import Failed, Measured
 from search.learned import predicted_search
 from search.learned.hybrid import Hybrid, HybridSettings
 from search.learned.predicted_search import PredictedSearch
@@ -171,3 +171,27 @@ def test_several_asked_at_once_differ_and_a_resumed_search_goes_on_alike(build):
     asked = [one.ask() for _ in range(4)]
     assert len({m.devices for m in asked}) == 4
     assert [other.ask() for _ in range(4)] == asked
+
+
+def test_what_fails_is_kept_away_from(build):
+    """One unit cannot run on device 1, which nobody predicted: few of the mappings asked put it there."""
+    problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"))
+    first = Hybrid(problem, seed=4)
+    for single in problem.singles():
+        first.tell(problem.mapping(single), Measured(problem.predict(single) * 1.01, 0.001, 12))
+    wanted = problem.placement(first.ask())
+    bad = next(u for u, device in enumerate(wanted) if device == 1)
+    searcher, failed = Hybrid(problem, seed=4), 0
+
+    def result(placement):
+        if placement[bad] == 1:
+            return Failed("error", "no kernel")
+        return Measured(problem.predict(placement) * 1.01, 0.001, 12)
+
+    for single in problem.singles():
+        searcher.tell(problem.mapping(single), result(single))
+    for _ in range(12):
+        mapping = searcher.ask()
+        failed += problem.placement(mapping)[bad] == 1
+        searcher.tell(mapping, result(problem.placement(mapping)))
+    assert failed <= 4

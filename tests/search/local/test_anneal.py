@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from search.initial.starts import starts
-from search.local.anneal import Cooling, Elites, anneal
+from search.local.anneal import Cooling, Elites, _Population, anneal
 from search.local.moves import Moves
 from search.problem.searcher import never
 
@@ -61,3 +61,20 @@ def test_elites_forget_the_worst():
     assert [value for value, _ in elites.ranked()] == [0.0, 1.0, 2.0, 3.0]
     elites.add(rows[:1], np.array([-1.0]))
     assert elites.ranked()[0] == (-1.0, (0,))
+
+
+def test_of_large_graphs_a_stretch_has_fewer_steps(problem, monkeypatch):
+    """So that the clock is looked at as often."""
+    steps, stretch = [], _Population.stretch
+
+    def noted(population, cooling, count, done):
+        steps.append(count)
+        return stretch(population, cooling, count, done)
+
+    monkeypatch.setattr(_Population, "stretch", noted)
+    work = 7 * problem.ops_and_edges
+    anneal(
+        problem, Moves(problem), starts(problem, never), Elites(), evaluations=1500, rng=np.random.default_rng(1),
+        stop=never, cooling=Cooling(work=work, load_work=work),
+    )  # fmt: skip
+    assert set(steps) == {7}

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from placer.result import Measured
-from search.local.hill_climb import Shift, climb, moved
+from search.local.hill_climb import Shift, climb, moved, shift_count, shifts, some_shifts
 from search.local.local_search import Local, LocalSettings
 from search.problem.searcher import fitting_placements
 from search.session.registry import make_searcher
@@ -74,3 +74,14 @@ def test_time_that_is_up_shortens_the_search_and_no_more(problem):
     mapping = searcher.ask()
     assert problem.fits(problem.placement(mapping))
     assert searcher.evaluations < 50
+
+
+def test_shifts_are_counted_without_listing_them(problem):
+    assert shift_count(problem) == len(list(shifts(problem)))
+
+
+def test_of_too_many_shifts_around_the_best_measured_some_are_drawn_and_the_clock_is_looked_at(problem, monkeypatch):
+    monkeypatch.setattr("search.local.hill_climb.MOST_LISTED", 30)
+    assert len(list(some_shifts(problem, Local(problem).rng))) == 30
+    searcher = Local(problem, stop=lambda: True)
+    assert list(searcher._neighbours(next(fitting_placements(problem)), [1.0] * len(problem.units), 0.0)) == []

@@ -171,7 +171,7 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
         return Placed(devices)
 
     class Session:
-        def __init__(self, name):
+        def __init__(self, name, seed, over):
             self.name, self.asked, self.told, self.ended = name, iter(asks[name]), [], None
             self.searcher = SimpleNamespace(predicts=False)
 
@@ -201,7 +201,7 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
         "heft": [PlacerError("no room.")],
     }
     contest = Contest(job, replace(SETTINGS, longer=0))
-    contest.run(lambda: False)
+    contest.run()
     ours, random, heft = contest.entrants
     assert [(name, m.devices) for name, m in raced] == [(DEFAULT_SEARCHER, (1, 0)), (DEFAULT_SEARCHER, (0, 1))]
     assert [row.result for row in ours.rows] == [Measured(2.0), Failed("memory"), Measured(1.0)]
@@ -276,7 +276,7 @@ def test_a_mapping_that_lost_a_race_to_another_searchers_is_measured_at_the_end(
 
 def test_each_searchers_mappings_race_among_themselves_and_another_one_begins_each_round():
     class Session:
-        def __init__(self, name):
+        def __init__(self, name, seed, over):
             self.name, self.ended, self.searcher, self.count = name, None, SimpleNamespace(predicts=False), 0
 
         def tell(self, measured):
@@ -297,7 +297,7 @@ def test_each_searchers_mappings_race_among_themselves_and_another_one_begins_ea
         time_is_up=lambda: len(events) >= 10, progress=Progress(), measure_all=measure_all, calibrate=lambda: None,
         session=Session, runner=SimpleNamespace(forget_incumbent=lambda: events.append("alone")),
     )  # fmt: skip
-    Contest(job, CompareSettings(replace(SETTINGS.search, measurements=12))).run(lambda: False)
+    Contest(job, CompareSettings(replace(SETTINGS.search, measurements=12))).run()
     assert events[::2] == ["alone"] * 5
     first, second, third = names
     assert events[1::2] == [[first] * 2, [second] * 2, [third] * 2, [second] * 2, [third] * 2]
