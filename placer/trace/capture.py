@@ -31,6 +31,7 @@ from placer.trace.variable_parts import VariableParts
 # With TensorFlow 1's control flow, the ops of a branch that is not taken are dead, and so is every op that waits for
 # them. Ops in a run order wait for each other, so that one dead op would stop all that come later.
 OLD_CONTROL_FLOW = frozenset({"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter"})
+TRAINS_NOTHING = "the step updates no variable, so it trains nothing; apply gradients in it"
 
 
 @dataclass(frozen=True)
@@ -233,7 +234,7 @@ def _check_step(
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
         raise BadInputError(f"{step}: the step returns no floating-point tensor; return the loss.")
     if trains and not _updates(concrete, names, variables):
-        raise BadInputError(f"{step}: the step updates no variable, so it trains nothing; apply gradients in it.")
+        raise BadInputError(f"{step}: {TRAINS_NOTHING}.")
 
 
 def _folded(step: str, graph_def: Any, variables: dict[str, tf.Variable], function: Traced) -> Folded:
@@ -327,6 +328,14 @@ def _give_shapes(graph_def: Any, specs: Mapping[str, Any]) -> None:
 def _writes(concrete: Any) -> tuple[str, ...]:
     """Ops with an effect on a variable, without the reads that TensorFlow also keeps in order."""
     return tuple(op.name for op in concrete.graph.control_outputs if op.type not in READS)
+
+
+def trains_nothing(concrete: Any) -> bool:
+    """Whether a step's concrete function updates no variable. Raises BadInputError where one is nowhere to be found."""
+    by_handle = owners(concrete)
+    variables = {inner.op.name: by_handle.get(id(outer)) for outer, inner in concrete.graph.captures}
+    held = {name: variable for name, variable in variables.items() if variable is not None}
+    return not _updates(concrete, {}, held)
 
 
 def _updates(concrete: Any, names: Mapping[str, str], variables: Mapping[str, Any]) -> bool:

@@ -158,7 +158,11 @@ class Layout:
         leaves = tuple(_spec(leaf) if _is_tensor(leaf) else leaf for leaf in given)
         call = tuple(args), dict(kwargs or {})
         arrays = tuple(i for i, leaf in enumerate(tf.nest.flatten(call)) if _is_numpy(leaf))
-        structure = tf.nest.pack_sequence_as(call, leaves)
+        try:
+            structure = tf.nest.pack_sequence_as(call, leaves)
+        except Exception as error:  # a container of the user's whose constructor takes something else
+            said = one_line(str(error))
+            raise BadInputError(f"TensorFlow cannot put the step's arguments together again: {said}") from error
         return cls(structure, leaves, tuple(_is_tensor(leaf) for leaf in given), tuple(numbers), arrays)
 
     def numbers_of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[float]:
@@ -263,7 +267,7 @@ def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
     """The leaves of the arguments, arrays as tensors."""
     try:
         found = tf.nest.flatten((tuple(args), dict(kwargs or {})))
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # whatever a container of the user's raises
         raise BadInputError(f"TensorFlow cannot take the step's arguments apart: {one_line(str(error))}") from error
     return [_converted(leaf) if _is_array(leaf) else leaf for leaf in found]
 

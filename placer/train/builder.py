@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 from weakref import WeakSet
 
 import tensorflow as tf
@@ -56,9 +55,10 @@ class Builder:
     def capture(self, variant: Variant) -> Captured:
         """The step of one signature. Raises BadInputError where it cannot be placed."""
         variant.captured_shapes = variant.shapes  # the next batch of an iterator may have others
-        how: dict[str, Any] = {"kwargs": variant.kwargs, "needs_loss": False, "elements": variant.captured_shapes}
-        how |= {"layout": variant.layout, "traced": variant.traced}
-        captured = capture(self.untouched.step, variant.args, self.name, **how)
+        captured = capture(
+            self.untouched.step, (), self.name, needs_loss=False, elements=variant.captured_shapes,
+            layout=variant.layout, traced=variant.traced,
+        )  # fmt: skip
         if self.session.replicas.aside:
             raise BadInputError(f"{self.name}: {self.session.replicas.aside} reads its variables while steps run.")
         if captured.has_tables and self.session.connection.joins_workers:
@@ -190,7 +190,7 @@ class Builder:
         return self._settled(self.build(self.template(variant, wanted.plan), topology, wanted))
 
     def scratch_run(self, variant: Variant, captured: Captured, recorder: Recorder) -> ScratchRun:
-        """Trials of one signature against what was recorded. Raises BadInputError where nothing was."""
+        """The scratch run of one signature, on what was recorded. Raises BadInputError where nothing was."""
         recording, unpack = recorder.recording(captured, self.name), partial(lent, variant.feeding)
         return ScratchRun(
             captured, recording, exact=self.session.present.same_bits and captured.is_ordered, unpack=unpack

@@ -198,6 +198,17 @@ class DeviceSession:
             self.log.forget()
         return why
 
+    def let_go(self) -> None:
+        """A member needs no device any more: leave them if no other does, and free what was its own; between steps.
+        They are not left while somebody reads variables who cannot be stopped meanwhile.
+        """
+        if self.is_away or not self.connection.is_joined:
+            return
+        if self.fragile:
+            self.save()  # as in `leave`
+        if self.replicas.aside or self.go_away() is not None:
+            self.release()
+
     def leave(self, member: Member, *, aside: bool = False) -> None:
         """Take a step out; with the last one the devices are closed and the user's variables no longer watched.
 

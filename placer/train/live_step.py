@@ -94,6 +94,20 @@ class LiveStep:
         """Run the step untouched for good; the caller says why."""
         self.variants.left_alone = self.variants.left_alone or why
 
+    def let_go(self) -> None:
+        """Free what is held for placing a step that is left alone, and leave the devices unless other steps use them;
+        the training thread only, between steps.
+        """
+        with self.session.lock:
+            self._background.cancel()
+            self._calls.end()
+            self._calls.recorder.clear()
+            self.variants.let_go()
+            if self._joined is not None:
+                self._joined.scratch_run.close()
+            self._forget_built()
+            self.session.let_go()
+
     # The training thread.
 
     @property

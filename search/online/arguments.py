@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NoReturn
 
 from placer.devices.logical import split
 from placer.devices.specs import SPECS, check_spec
-from placer.errors import BadInputError
+from placer.errors import BadInputError, listed
 from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF, check_split, read_plan
 from placer.trace.python.kinds import has_base
 from placer.train.steps.modes import WHOLE
 from search.online.settings import OnlineSettings
 
 KERAS_MODEL = frozenset({"Model"})
+FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, functools.partial)
 
 
 def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:
@@ -41,6 +45,23 @@ def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | N
                 f"split is {settings.split!r}, which is neither {SPLIT_OFF!r} nor {SPLIT_AUTO!r} nor a mapping file "
                 f"with splits: {error}"
             ) from None
+
+
+def refuse_hiding(step: Any, names: Iterable[str]) -> None:
+    """Refuse an object with a method of the training beside its call, such as `save`, where the wrapped step has one of
+    that name. Raises BadInputError.
+    """
+    is_function = isinstance(step, FUNCTIONS) or hasattr(type(step), "python_function")
+    if is_function or has_base(type(step), KERAS_MODEL):
+        return
+    own = {name for held in (*type(step).__mro__[:-1], step) for name in getattr(held, "__dict__", ())}
+    hidden = sorted(own.intersection(names) - {"name"})
+    if hidden:
+        kind = type(step).__name__
+        raise BadInputError(
+            f"a {kind} has {listed(hidden)} of its own, which the wrapped step would hide; wrap its call alone, and go "
+            f"on to use the {kind} for the rest: step = placer.autoplace(trainer.__call__)."
+        )
 
 
 def refuse_method(name: str, owner: type | None, *_: object, **__: object) -> NoReturn:

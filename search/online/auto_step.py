@@ -15,6 +15,8 @@ from statistics import median
 from types import MethodType
 from typing import Any
 
+import tensorflow as tf
+
 from placer.devices.host.suspends import Suspends, in_words
 from placer.devices.specs import check_max_memory
 from placer.errors import BadInputError, PlacerError
@@ -23,13 +25,12 @@ from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, write_mapping
 from placer.graph.memory_limits import MemoryLimits
 from placer.measure.store import Store
-from placer.phase_names import LEFT_ALONE, STARTING
 from placer.splits.plan_files import plans_in, regions_of
 from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
 from placer.wrapped import Wrapped, unwrapped
-from search.online.arguments import check_arguments, refuse_method
+from search.online.arguments import check_arguments, refuse_hiding, refuse_method
 from search.online.controller import Controller
 from search.online.given import given
 from search.online.giving_back import give_back, give_back_soon
@@ -40,6 +41,11 @@ from search.online.settings import OnlineSettings
 from search.online.trials.trials import LiveTrial
 
 BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
+
+
+def _is_in_replica() -> bool:
+    """Whether this thread runs the part of a replica of a distribution strategy."""
+    return tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
 
 
 class AutoStep(Wrapped):
@@ -70,6 +76,7 @@ class AutoStep(Wrapped):
         """Use `autoplace` or `place`."""
         check_arguments(step, devices, settings, sync_every)
         former, step = step, unwrapped(step)
+        refuse_hiding(step, [name for name in dir(AutoStep) if not name.startswith("_")] + [*self.own_names])
         super().__init__(step)
         limits = MemoryLimits.of(max_memory)
         check_max_memory(limits, devices, include_local)
@@ -100,7 +107,10 @@ class AutoStep(Wrapped):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One training step: what the step returns. Raises what the step raises."""
+        if _is_in_replica():
+            return self._by_strategy(args, kwargs)
         if self._live.left_alone and self._script is None:
+            self.steps += 1
             return self._live.untouched.step(*args, **kwargs)
         if self._unseen and self._live.runs_directly:
             self._unseen -= 1
@@ -281,6 +291,25 @@ class AutoStep(Wrapped):
         """Decides in which mode each call runs."""
         return self._controller
 
+    def _by_strategy(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A call by a distribution strategy, which calls from a thread for each of its replicas, and has them wait for
+        each other within the step: no lock is held meanwhile.
+        """
+        with self._session.lock:
+            if not self._live.left_alone:
+                self._live.leave_alone("a distribution strategy runs it (strategy.run)")
+                self._script = None
+                self._controller.left_alone()
+        try:
+            return self._live.untouched.step(*args, **kwargs)
+        except RuntimeError as error:
+            if "merge_call" not in str(error):
+                raise
+            raise BadInputError(
+                f"{self.name} is wrapped, and strategy.run has to be given a tf.function itself, to divide it among "
+                f"replicas; give it {self.name}.__wrapped__, or do not wrap it."
+            ) from error
+
     def _first_script(self) -> Steps[None]:
         if self._mapping is not None:
             return self._controller.place(self._given)
@@ -325,6 +354,9 @@ class AutoStep(Wrapped):
         """Set the mode of the next call, chosen given the script, if there is one."""
         if self._script is None:
             return
+        if self._script.gi_running:
+            self._live.leave_alone("several threads call it at once, and a search needs its calls one by one")
+            return
         losses = len(self._session.losses)
         try:
             mode = next_mode(self._script)
@@ -342,7 +374,7 @@ class AutoStep(Wrapped):
             raise
         else:
             self._live.mode = mode
-        if self._live.left_alone and self._controller.narrator.phase not in (STARTING, LEFT_ALONE):
+        if self._live.left_alone and self._script is not None:
             self._leave_alone()
 
     def _after_another(self) -> None:
@@ -375,12 +407,19 @@ class AutoStep(Wrapped):
         return script.throw(PlacerError(sentence))
 
     def _leave_alone(self) -> None:
-        """It showed while the step was placed, or soon would be, that it must run untouched."""
+        """It has shown that the step must run untouched for good."""
         if self._script is not None:
             self._script.close()
+        self._script = None
         self._controller.narrator.step = self.steps
-        self._script = self._controller.script_left_alone()
-        self._live.mode = next(self._script)
+        self._let_go()
+        self._controller.left_alone()
+
+    def _let_go(self) -> None:
+        try:
+            self._live.let_go()
+        except Exception as error:  # a lost device, for one, must not end the user's training
+            self._journal.entry(self.steps, "error", f"the devices could not be left: {type(error).__name__}: {error}")
 
     def _look_anew(self) -> None:
         """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
@@ -398,9 +437,10 @@ class AutoStep(Wrapped):
     def _give_up(self, why: str) -> None:
         self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
         self._script, self._live.mode = None, self._controller.mode
-        self._controller.narrator.now(LEFT_ALONE)
+        self._controller.given_up()
         if self._live.mode is UNTOUCHED:
             self._live.leave_alone(why)
+            self._let_go()
         # Last, because a program may make errors of warnings.
         warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
 

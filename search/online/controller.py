@@ -107,14 +107,12 @@ class Controller:
     # Scripts.
 
     def script(self) -> Steps[None]:
-        """From the first call on."""
+        """From the first call on, until the step is left alone."""
         if (yield from self._joining.run()):
             yield from self._find()
             yield from self._keep()
-        self._say_left_alone()
-        self.narrator.now(phase_names.LEFT_ALONE)
         while True:
-            yield self.mode
+            yield UNTOUCHED
 
     def script_after_joining(self) -> Steps[None]:
         """After devices were lost or came back: what was built is gone but the mode that runs."""
@@ -159,12 +157,15 @@ class Controller:
             self.planner.close()
             self.planner = None
 
-    def script_left_alone(self) -> Steps[None]:
-        """After it showed in the training that the step must run untouched."""
-        self._say_left_alone()
+    def left_alone(self) -> None:
+        """The step is left alone for good: say so, in the only line about it on stderr, and search no more."""
+        self.narrator.say("alone", f"{self.live.name} runs untouched: {self.live.left_alone}.")
+        self.given_up()
+
+    def given_up(self) -> None:
+        """Search no more."""
         self.narrator.now(phase_names.LEFT_ALONE)
-        while True:
-            yield UNTOUCHED
+        self._end_planner()
 
     def place(self, mapping: Callable[[], Wanted]) -> Steps[None]:
         """One mapping given, and nothing else. mapping: called once the step is captured and the devices joined."""
@@ -394,7 +395,3 @@ class Controller:
 
     def _look_for_lost(self) -> None:
         self.lost.check(self.narrator.step)
-
-    def _say_left_alone(self) -> None:
-        """The only line about it on stderr."""
-        self.narrator.say("alone", f"{self.live.name} runs untouched: {self.live.left_alone}.")

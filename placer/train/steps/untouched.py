@@ -15,6 +15,7 @@ from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.errors import BadInputError, PlacerError
 from placer.execute.outputs import returned
+from placer.trace.capture import trains_nothing
 from placer.trace.eager.number_use import (
     branch_number_misused,
     has_short_floats,
@@ -96,9 +97,10 @@ class UntouchedFunction:
                 variant.traced = trace(self._traceable(variant), variant.layout, self.name)
                 concrete = variant.traced[0]
             else:
-                concrete = self.step.get_concrete_function(*variant.args, **variant.kwargs)
+                concrete = variant.own = self.step.get_concrete_function(*variant.args, **variant.kwargs)
             graph_def = concrete.graph.as_graph_def()
             why = self._widened(variant, graph_def)
+            variant.trains_nothing = trains_nothing(concrete)
         except BadInputError as error:
             if self.plain is None:
                 return str(error)
@@ -147,10 +149,8 @@ class UntouchedFunction:
 
     def trained(self, variant: Variant) -> Sequence[tf.Variable]:
         """The variables that a traced signature uses. Raises BadInputError where one of them is nowhere to be found."""
-        if variant.traced is not None:  # with numbers as tensors, it has variables of branches on them, too
-            concrete = variant.traced[0]
-        else:
-            concrete = self.step.get_concrete_function(*variant.args, **variant.kwargs)
+        # With numbers as tensors, it has variables of branches on them, too.
+        concrete = variant.traced[0] if variant.traced is not None else variant.own
         return list({id(variable): variable for variable in owners(concrete).values()}.values())
 
     def run(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:

@@ -19,7 +19,7 @@ class Variant:
     """What is known of one signature since its first call."""
 
     key: Hashable
-    args: Sequence[Any]  # of the first call
+    args: Sequence[Any]  # of the first call, until it is traced
     kwargs: dict[str, Any]
     layout: Layout
     calls: int = 0
@@ -28,6 +28,8 @@ class Variant:
     is_traced: bool = False  # whether it was tried
     ties: frozenset[tuple[str, int]] = frozenset()  # what Keras had tied to what a plain step returned last
     traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of its key; or with numbers as tensors
+    own: Any = None  # the concrete function of a tf.function, else
+    trains_nothing: bool = False  # whether its trace updates no variable
     feeding: Feeding | None = None  # set where the step takes its batches from iterators
     arrived: frozenset[int] = frozenset()  # which flat inputs lay on a GPU when a step was recorded
     shapes: dict[int, list[Any]] | None = None  # of the batch taken last
@@ -38,6 +40,10 @@ class Variant:
     templates: dict[int, Template] = field(default_factory=dict)  # the same, ready for the devices of now
     recorder: Recorder | None = None  # of one untouched call, to be compared with before it follows
     following: tuple[Placed, Placed] | None = None  # the main signature's placed step, and this one's by its mapping
+
+    def forget_arguments(self) -> None:
+        """Hold nothing of the first call: an iterator may have a buffer, an object a model."""
+        self.args, self.kwargs = (), {}
 
     def placed_by(self, main: Mode) -> Placed | None:
         """Its own placed step, while the main signature runs in the mode `main`; None where it does not follow that."""

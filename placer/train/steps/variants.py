@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from placer.errors import BadInputError
+from placer.trace.capture import TRAINS_NOTHING
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Declared, Layout, Signatures
 from placer.trace.untouchable import untouchable, untouchable_now
@@ -67,15 +68,23 @@ class Variants:
             if variant is None:
                 variant = self._first_call(key, args, kwargs)
         except BadInputError as error:
-            return self._unreadable(args, kwargs, str(error)), ()
+            return self._unreadable(str(error)), ()
         if retraced is not None and retraced.why is not None and not variant.refused:
             self.refuse(variant, f"a number among its arguments changes, and {retraced.why}.")
         self._calls += 1
         variant.calls, variant.last = variant.calls + 1, self._calls
         self._count(variant)
-        if not self.is_settled and variant.calls >= self._main.calls + LEAD and self.is_traced(variant):
+        if not self.is_settled and self._leads(variant) and self.is_traced(variant):
             self._prefer(variant)
         return variant, tensors
+
+    def _leads(self, variant: Variant) -> bool:
+        """Whether a signature is called more often than the main one, which is not settled; or at all, where that one
+        trains nothing.
+        """
+        return variant.calls >= self._main.calls + LEAD or (
+            self._main.trains_nothing and variant is not self.main and self.may_trace(variant)
+        )
 
     def settle(self) -> Variant | None:
         """The main signature, which the first calls choose no more; None before the first. Any thread may ask."""
@@ -132,15 +141,23 @@ class Variants:
     @property
     def is_ready(self) -> bool:
         """Whether enough steps ran untouched to capture the main signature, or none ever will."""
-        if self.untouched.plain is None or self.left_alone is not None or self.main is None:
+        if self.left_alone is not None or self.main is None:
             return True
-        return self.main.traced is not None and self.main.calls >= PLAIN_CALLS
+        if self.main.trains_nothing and not self.is_settled:
+            return False
+        return self.untouched.plain is None or (self.main.traced is not None and self.main.calls >= PLAIN_CALLS)
 
     def leave_alone(self, why: str | None) -> None:
         """Run the step untouched for good, where `why` is a reason. Whoever wrapped it reports that, once."""
         if why is None or self.left_alone is not None:
             return
         self.left_alone = why
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Hold nothing more of the user's than the step itself: it is left alone for good."""
+        for variant in self._known.values():
+            variant.forget_arguments()
         if self.untouched.plain is not None:
             self.untouched.plain.end()
 
@@ -155,7 +172,11 @@ class Variants:
         if not variant.is_traced:
             why = self.untouched.trace(variant)
             variant.is_traced = True  # not before: Ctrl-C may end the trace, and the next call traces again
-            if why is None:
+            variant.forget_arguments()
+            if why is None and variant.trains_nothing and not self.is_settled:
+                why = TRAINS_NOTHING + (". No mapping is searched until it does" if variant is self.main else "")
+                self.refuse(variant, why)
+            elif why is None:
                 variant.feeding = Feeding.of(variant.layout)
             elif (variant is self.main and not self.is_settled) or self._shows_an_effect:
                 self.leave_alone(why)
@@ -198,11 +219,11 @@ class Variants:
             self._drop_one()
         return variant
 
-    def _unreadable(self, args: Sequence[Any], kwargs: dict[str, Any], why: str) -> Variant:
+    def _unreadable(self, why: str) -> Variant:
         """Stands for the signature of a call that has none, because of which the step is left alone."""
         self.leave_alone(why)
         if self.main is None:
-            self.main = Variant(None, args, kwargs, Layout(((), {}), (), ()))
+            self.main = Variant(None, (), {}, Layout(((), {}), (), ()))
         return self.main
 
     def _drop_one(self) -> None:
