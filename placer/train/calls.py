@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,7 +13,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.devices.links.staging import on_gpus
-from placer.errors import BadInputError, what_failed
+from placer.errors import BadInputError, PlacerError, what_failed
 from placer.trace.graph_def.access_order import RAISED
 from placer.trace.iterator_inputs import NoBatchError
 from placer.train.builder import Builder
@@ -62,6 +63,14 @@ def _failing(run: AsCalled, error: tf.errors.OpError) -> tuple[Any, float]:
     with suppress(tf.errors.OutOfRangeError, StopIteration):
         run()
     raise error
+
+
+def _repeat_by(calls: weakref.ref[Calls], key: Any, tensors: Sequence[Any]) -> None:
+    """Run a step again that a loss undid. Raises PlacerError where the program has dropped it since."""
+    found = calls()
+    if found is None:
+        raise PlacerError("a step that a lost device undid was dropped meanwhile; go on from a checkpoint.")
+    found.repeat(key, tensors)
 
 
 class Calls:
@@ -221,7 +230,7 @@ class Calls:
         if self.session.replicas.aside and not self.variants.left_alone:
             self.variants.leave_alone(f"{self.session.replicas.aside} reads its variables while steps run")
 
-    def _repeat(self, key: Any, tensors: Sequence[Any]) -> None:
+    def repeat(self, key: Any, tensors: Sequence[Any]) -> None:
         """Run a step again that a loss undid."""
         variant = self.variants[key]
         mode = self._mode_of(variant, tensors)
@@ -268,7 +277,8 @@ class Calls:
         if kept is not None:
             self._placed_run.trained(mode)
         if self.session.fragile:
-            self.session.after_placed(partial(self._repeat, variant.key, tensors), tensors, step_s)
+            repeat = partial(_repeat_by, weakref.ref(self), variant.key, tensors)
+            self.session.after_placed(repeat, tensors, step_s)
         return mode.step.captured.pack(outputs), step_s
 
     def _failed(self, mode: Placed, error: Exception) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -92,7 +93,7 @@ class DeviceSession:
         self.replicas = Replicas(self.lock, self._recovered_from)
         self.log = StepLog(self.replicas, clock)
         self.sync_every: int | None = None  # steps between snapshots at most; None: as `StepLog.is_due` finds
-        self.members: list[Member] = []
+        self._members: list[weakref.ref[Member]] = []
         self.losses: list[Loss] = []
         self.suspected = False  # whether work in the background met what may be a loss
         self.runs_untouched = False  # whether a step of it runs now, on the user's own variables
@@ -122,6 +123,17 @@ class DeviceSession:
                 "the same to all steps."
             )
         return found
+
+    @property
+    def members(self) -> list[Member]:
+        """The live steps on these devices. They are not held here, because a step may lead to the object that holds it,
+        and would never be dropped.
+        """
+        return [member for found in self._members if (member := found()) is not None]
+
+    def enter(self, member: Member) -> None:
+        """Another live step is made for these devices."""
+        self._members.append(weakref.ref(member))
 
     @property
     def devices(self) -> Devices | None:
@@ -209,25 +221,36 @@ class DeviceSession:
         if self.replicas.aside or self.go_away() is not None:
             self.release()
 
-    def leave(self, member: Member, *, aside: bool = False) -> None:
-        """Take a step out; with the last one the devices are closed and the user's variables no longer watched.
-
-        aside: the program still runs in a thread of its own, and may be writing variables. Leaving workers would give
-        all of them new storage, so workers stay joined until the program asks for devices again (`of`), or ends.
-        """
+    def leave(self, member: Member) -> None:
+        """Take a step out; with the last one the devices are closed and the user's variables no longer watched."""
         if member in self.members:
-            if self.fragile:
-                self.save()  # nobody can be asked to repeat steps of one who left
-            else:
-                self.replicas.pull()  # no replica of its own has to be kept for the truth that it holds
-            self.members.remove(member)
-        if self.members:
-            return
-        self._is_forsaken = aside and self.connection.leaves
-        if self._is_forsaken:
-            self.replicas.close()
-        else:
+            self._before_leaving()
+            self._members = [found for found in self._members if found() not in (member, None)]
+        if not self.members:
             self._close()
+
+    def dropped(self) -> None:
+        """As `leave`, for a step that is gone because the program dropped it; in a thread beside the program's own.
+
+        The program may be writing variables. Leaving workers would give all of them new storage, so workers stay joined
+        until the program asks for devices again (`of`), or ends.
+        """
+        with self.lock:
+            self._before_leaving()
+            self.release()
+            if self.members:
+                return
+            self._is_forsaken = self.connection.leaves
+            if self._is_forsaken:
+                self.replicas.close()
+            else:
+                self._close()
+
+    def _before_leaving(self) -> None:
+        if self.fragile:
+            self.save()  # nobody can be asked to repeat steps of one who left
+        else:
+            self.replicas.pull()  # no replica of its own has to be kept for the truth that it holds
 
     def _close(self) -> None:
         try:
@@ -242,6 +265,12 @@ class DeviceSession:
         """Keep these variables true from now on, and include them in the next snapshot."""
         if self.replicas.adopt(variables):
             self.log.is_stale = True
+
+    def disown(self, variables: Iterable[tf.Variable]) -> None:
+        """Keep those of these variables no longer that no member needs."""
+        needed = {id(variable) for member in self.members for variable in member.variables}
+        needed |= {key for member in self.members for use in member.uses for key in use.keys}
+        self.replicas.disown([variable for variable in variables if id(variable) not in needed])
 
     def before_placed(self) -> None:
         """Before a placed step: keep all that recovering from a loss during it needs."""

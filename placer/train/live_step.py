@@ -59,9 +59,9 @@ class LiveStep:
         self._joined: JoinedStep | None = None
         self._builder = Builder(self.untouched, session, name, clock, plans)
         self._calls = Calls(session, self.untouched, self.variants, self._builder, lambda: self._joined)
-        self._background = BackgroundThread()
+        self.thread = BackgroundThread()
         self._is_resting = False
-        session.members.append(self)
+        session.enter(self)
 
     @property
     def joined(self) -> JoinedStep:
@@ -99,7 +99,7 @@ class LiveStep:
         the training thread only, between steps.
         """
         with self.session.lock:
-            self._background.cancel()
+            self.thread.cancel()
             self._calls.end()
             self._calls.recorder.clear()
             self.variants.let_go()
@@ -137,7 +137,7 @@ class LiveStep:
     @property
     def successor(self) -> Variant | None:
         """The signature to `go_over` to, while nothing is done in the background and no device is missing."""
-        if self.session.missing or not self._background.finish(0.0):
+        if self.session.missing or not self.thread.finish(0.0):
             return None
         return self.variants.successor
 
@@ -168,7 +168,7 @@ class LiveStep:
         without a lost device.
         """
         with self.session.lock:
-            return self._background.submit(work)
+            return self.thread.submit(work)
 
     def capture(self) -> OpGraph:
         """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed.
@@ -358,11 +358,11 @@ class LiveStep:
 
     def pause(self) -> None:
         """As in `Member`."""
-        self._background.cancel()
+        self.thread.cancel()
 
     def finish(self) -> None:
         """As in `Member`."""
-        self._background.finish()
+        self.thread.finish()
 
     def rebuild(self) -> None:
         """As in `Member`: the same mapping where its devices are there, else everything on the first one that is."""
@@ -378,15 +378,11 @@ class LiveStep:
             return
         self.mode = self._builder.rebuilt(joined.main, joined.topology, self.mode)
 
-    def close(self, *, aside: bool = False) -> None:
-        """Leave the session, with the user's variables true. Background work that does not end is left to itself.
-        aside: as in `DeviceSession.leave`.
-        """
-        if not self._background.close(CLOSE_LIMIT_S):
-            self.session.connection.end_workers()  # it may wait for one that no longer answers
-            self._background.finish(CLOSE_LIMIT_S)
+    def close(self) -> None:
+        """Leave the session, with the user's variables true. Background work that does not end is left to itself."""
+        end_thread(self.thread, self.session)
         with self.session.lock:
-            self.session.leave(self, aside=aside)
+            self.session.leave(self)
             self._calls.end()
             if self._joined is not None:
                 self._joined.scratch_run.close()
@@ -395,3 +391,10 @@ class LiveStep:
     def _forget_built(self) -> None:
         self.variants.forget_placed()
         self._builder.forget_all_but(())
+
+
+def end_thread(thread: BackgroundThread, session: DeviceSession) -> None:
+    """End a live step's thread in the background. Work that does not end is left to itself."""
+    if not thread.close(CLOSE_LIMIT_S):
+        session.connection.end_workers()  # it may wait for one that no longer answers
+        thread.finish(CLOSE_LIMIT_S)

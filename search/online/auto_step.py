@@ -102,7 +102,7 @@ class AutoStep(Wrapped):
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._session.losses)
         self._suspends = suspends or Suspends()
-        self._open = weakref.finalize(self, give_back_soon, self._live, self._controller)
+        self._open = weakref.finalize(self, give_back_soon, self._session, self._live.thread, self._controller.planners)
         self._open.atexit = False  # workers and planner end with this process
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -265,7 +265,7 @@ class AutoStep(Wrapped):
                 self._script.close()
             self._script = None
         self._live.leave_alone("closed")
-        give_back(self._live, self._controller)
+        give_back(self._live, self._controller.planners)
         if self._store is not None:
             self._store.close()
 

@@ -59,7 +59,7 @@ class Controller:
     ) -> None:
         self.live, self.settings, self.clock = live, settings, clock
         self.narrator = narrator = Narrator(journal)
-        self.planner: Planners | None = None
+        self.planners: list[Planners] = []  # at most one; in a list, to be ended after the controller is gone
         self.topology: Topology | None = None
         self.trials = Trials(live, narrator.say, self._report, settings.beat_untouched, clock)
         self._kept = KeptResults(store, live, narrator.say)
@@ -83,6 +83,11 @@ class Controller:
         if not self._is_calm:
             return self._rest.unseen(step_s)
         return min(self.lost.due(self.narrator.step) - 1, int(SEEN_EVERY_S / step_s))
+
+    @property
+    def planner(self) -> Planners | None:
+        """Who proposes mappings; None while nothing is searched."""
+        return self.planners[0] if self.planners else None
 
     @property
     def mode(self) -> Mode:
@@ -155,7 +160,7 @@ class Controller:
     def _end_planner(self) -> None:
         if self.planner is not None:
             self.planner.close()
-            self.planner = None
+            self.planners.clear()
 
     def left_alone(self) -> None:
         """The step is left alone for good: say so, in the only line about it on stderr, and search no more."""
@@ -256,7 +261,7 @@ class Controller:
         self.narrator.now(phase_names.PLANNING)
         planner = self._make_planner(graph, topology, self.settings.planned(plan))
         if self.planner is None:
-            self.planner = Planners(planner)
+            self.planners.append(Planners(planner))
         else:
             self.planner.add(plan, planner)
         self.narrator.say(

@@ -233,3 +233,5 @@ class Variants:
         if self.session.fragile:
             self.session.save()  # no step of it need be repeated
         del self._known[oldest.key]
+        if oldest.captured is not None:
+            self.session.disown(oldest.captured.variables.values())

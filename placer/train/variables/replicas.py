@@ -108,6 +108,19 @@ class Replicas:
                 self.aside = "a function of a tf.data pipeline"
         return bool(new)
 
+    def disown(self, variables: Iterable[tf.Variable]) -> None:
+        """Make these variables of the user's true, and leave them alone; no step may use them any more."""
+        keys = [id(variable) for variable in variables if id(variable) in self._home]
+        if not keys:
+            return
+        self._fetch_home(keys)
+        self._latest = None
+        self.transfers.forget()
+        for key in keys:
+            unwatch(self._home.pop(key))
+            del self._at[key], self._true[key]
+            self._writes.discard(key)
+
     def held_bytes(self) -> dict[str, int]:
         """What replicas take on each device by TensorFlow's name, the user's own aside. Any thread may ask."""
         found: dict[str, int] = {}
@@ -213,8 +226,8 @@ class Replicas:
         self.lose()
         self.is_void = False
         with unwatched():
-            for key, value in values.items():
-                self._home[key].assign(value)
+            for key in values.keys() & self._home.keys():
+                self._home[key].assign(values[key])
 
     def lose(self) -> None:
         """Forget all replicas but the user's own: their devices are gone."""
@@ -236,8 +249,8 @@ class Replicas:
     def overwrite(self, values: MappingABC[int, Any]) -> None:
         """Write again what `writes` reported."""
         with unwatched():
-            for key, value in values.items():
-                self._home[key].assign(value)
+            for key in values.keys() & self._home.keys():
+                self._home[key].assign(values[key])
                 self._true[key] = {HOME}
         if values:
             self._latest = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from placer.errors import BadInputError
@@ -21,16 +19,24 @@ def closed(monkeypatch):
     return found
 
 
+class Step:
+    """As much of a live step as a session asks of one that leaves."""
+
+    def __init__(self):
+        self.uses, self.variables = [], []
+
+
 def joined_by(session):
-    member = SimpleNamespace(uses=[], variables=[])
-    session.members.append(member)
+    member = Step()
+    session.enter(member)
     return member
 
 
 def test_workers_are_left_by_the_programs_own_thread(closed):
     """Another one would give variables new storage while the program trains them."""
     session = DeviceSession.of("workers:2", False)
-    session.leave(joined_by(session), aside=True)
+    joined_by(session)  # and dropped at once
+    session.dropped()
     assert closed == []
     other = DeviceSession.of("workers:3", False)
     assert closed == ["workers:2"] and other.members == []
@@ -40,7 +46,8 @@ def test_workers_are_left_by_the_programs_own_thread(closed):
 
 def test_devices_of_this_process_are_left_by_any_thread(closed):
     session = DeviceSession.of(None, False)
-    session.leave(joined_by(session), aside=True)
+    joined_by(session)
+    session.dropped()
     assert closed == [None] and not DeviceSession._open
 
 
@@ -48,8 +55,9 @@ def test_a_session_that_another_step_has_found_meanwhile_goes_on(closed):
     session = DeviceSession.of("workers:2", False)
     member = joined_by(session)
     found = DeviceSession.of("workers:2", False)
-    session.leave(member, aside=True)
-    joined_by(found)
+    del member
+    session.dropped()
+    other = joined_by(found)
     with pytest.raises(BadInputError, match="has joined 'workers:2'"):
         DeviceSession.of("workers:3", False)
-    assert closed == []
+    assert closed == [] and found.members == [other]

@@ -29,7 +29,7 @@ def test_capturing_waits_for_no_lock_whose_holder_waits_for_it(two_cpus, live_ha
         one(x), other(x)
     with session.lock:
         captured = other.live.background(other.live.capture)
-        assert other.live._background.finish(LONG_S), "the thread in the background waits for the lock"
+        assert other.live.thread.finish(LONG_S), "the thread in the background waits for the lock"
     assert len(captured.result()) > 1
     one.close(), other.close()
 

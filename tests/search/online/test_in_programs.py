@@ -8,6 +8,8 @@ import gc
 import inspect
 import pickle
 import threading
+import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +21,9 @@ import tensorflow as tf
 from placer.errors import BadInputError
 from placer.other_tensorflow import LeftAlone
 from placer.train.device_session import DeviceSession
+from placer.train.steps.modes import UNTOUCHED
 from placer.train.steps.untouched import IN_A_FUNCTION
+from placer.train.variables.hooks import _Watched
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
 
@@ -305,3 +309,171 @@ def test_a_thread_that_python_did_not_start_may_read_between_its_steps() -> None
         _thread.start_new_thread(train, ())
         assert ended.wait(120) and len(found) == CALLS
         assert step.left_alone is None, step.left_alone
+
+
+class Trainer:
+    """Wraps its own step, in one way or another, and trains until a mapping runs."""
+
+    def __init__(self, how: str) -> None:
+        self.weight = tf.Variable([1.0, 2.0, 3.0])
+        step = self.plain if how == "method" else self.function if how == "tf.function" else lambda x: self.plain(x)
+        self.step = autoplace(step, devices="cpus:2", budget=1, beat_untouched=False)
+
+    def plain(self, x: tf.Tensor) -> tf.Tensor:
+        return descending(self.weight)(x)
+
+    @tf.function
+    def function(self, x: tf.Tensor) -> tf.Tensor:
+        return descending(self.weight)(x)
+
+
+@pytest.mark.parametrize("how", ["method", "tf.function", "closure"])
+def test_a_trainer_that_wraps_its_own_step_is_dropped_like_any_other(how: str) -> None:
+    trainer = Trainer(how)
+    while trainer.step.phase not in ("steady", "left alone"):
+        called(trainer.step, 1)
+    assert trainer.step.phase == "steady", trainer.step.report()
+    called(trainer.step)
+    gone = weakref.ref(trainer)
+    del trainer
+    gc.collect()
+    assert gone() is None
+    for thread in threading.enumerate():
+        if thread.name == "placer-end":
+            thread.join(60)
+
+
+def test_a_step_that_is_left_alone_in_its_training_holds_nothing_more_and_trains_on() -> None:
+    weights = [tf.Variable([1.0, 2.0, 3.0]) for _ in range(2)]
+    plain, step = descending(weights[0]), autoplace(
+        tf.function(descending(weights[1])), devices="cpus:2", budget=1, beat_untouched=False
+    )  # fmt: skip
+    while step.phase != "steady":
+        assert called(step, 1) == called(plain, 1)
+    scratch = step._live.joined.scratch_run
+    step.leave_alone("somebody says so")
+    assert called(step) == pytest.approx(called(plain), rel=1e-6)
+    assert (step.phase, step.mapping, step.left_alone) == ("left alone", None, "somebody says so")
+    assert step.controller.planner is None and scratch._is_closed and not list(step._live.uses)
+    assert step.steps > CALLS and not isinstance(weights[1], _Watched)
+    np.testing.assert_allclose(weights[1].numpy(), weights[0].numpy(), rtol=1e-6)
+    step.close()
+
+
+def test_a_program_that_evaluates_first_is_placed_once_it_trains() -> None:
+    weight = tf.Variable([1.0, 2.0, 3.0])
+    descend = descending(weight)
+
+    @tf.function
+    def run(x: tf.Tensor, training: bool) -> tf.Tensor:
+        return descend(x) if training else tf.reduce_sum(tf.square(weight * x))
+
+    with autoplace(run, devices="cpus:2", budget=1, beat_untouched=False) as step:
+        with pytest.warns(UserWarning, match=r"updates no variable.*No mapping is searched until it does"):
+            for _ in range(12):
+                step(tf.ones([3]), False)
+        while step.phase not in ("steady", "left alone"):
+            step(tf.ones([3]), True)
+        assert step.phase == "steady" and step.mapping is not None
+
+
+@pytest.mark.parametrize("is_function", [True, False])
+def test_what_the_first_call_was_given_is_not_held(is_function: bool) -> None:
+    weight = tf.Variable([1.0, 2.0, 3.0])
+    descend = descending(weight)
+
+    def train(batches: Any) -> tf.Tensor:
+        return descend(next(batches))
+
+    dataset = tf.data.Dataset.from_tensors(tf.ones([3])).repeat()
+    with wrapped(tf.function(train) if is_function else train) as step:
+        batches = iter(dataset)
+        step(batches)
+        first = weakref.ref(batches)
+        batches = iter(dataset)
+        for _ in range(CALLS):
+            step(batches)
+        gc.collect()
+        assert first() is None
+
+
+def test_a_container_that_tensorflow_cannot_make_leaves_the_step_alone() -> None:
+    weight = tf.Variable([1.0, 2.0, 3.0])
+
+    def train(x: tf.Tensor, settings: Any) -> tf.Tensor:
+        weight.assign_sub(settings["rate"] * x)
+        return tf.reduce_sum(weight)
+
+    with wrapped(train) as step:
+        for _ in range(CALLS):
+            step(tf.ones([3]), types.MappingProxyType({"rate": 0.125}))
+        assert "put the step's arguments together" in (step.left_alone or "")
+    np.testing.assert_array_equal(weight.numpy(), np.array([1.0, 2.0, 3.0]) - CALLS * 0.125)
+
+
+class Saving:
+    """A trainer that is called, and has something of its own that a wrapped step has, too."""
+
+    def __init__(self) -> None:
+        self.weight = tf.Variable([1.0, 2.0, 3.0])
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        return descending(self.weight)(x)
+
+    def save(self, path: str) -> str:
+        return f"saved to {path}"
+
+
+def test_an_object_whose_methods_would_be_hidden_is_refused() -> None:
+    trainer = Saving()
+    with pytest.raises(BadInputError, match=r"a Saving has 'save' of its own.*autoplace\(trainer.__call__\)"):
+        wrapped(trainer)
+    with wrapped(trainer.__call__) as step:
+        called(step)
+    assert trainer.save("here") == "saved to here"
+
+
+def test_several_threads_at_once_leave_the_step_alone_and_say_so() -> None:
+    """The second thread calls while the script decides after the call of the first."""
+    with wrapped(tf.function(descending(tf.Variable([1.0, 2.0, 3.0])))) as step:
+        called(step, 1)
+
+        def script() -> Iterator[Any]:
+            thread = threading.Thread(target=called, args=(step, 1))
+            thread.start()
+            thread.join(60)
+            yield UNTOUCHED
+
+        step._script = script()  # type: ignore[assignment]
+        step._choose(next)
+        assert "several threads" in (step.left_alone or "")
+        called(step)
+
+
+@pytest.mark.parametrize("is_function", [True, False])
+def test_a_step_that_a_distribution_strategy_runs_trains_as_alone(is_function: bool) -> None:
+    """Its replicas wait for each other within the step."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        weights = [tf.Variable([1.0, 2.0, 3.0]) for _ in range(2)]
+
+    def training(number: int) -> Callable[[tf.Tensor], tf.Tensor]:
+        def train(x: tf.Tensor) -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            gradient = context.all_reduce(tf.distribute.ReduceOp.SUM, 2.0 * weights[number] * x * x)
+            weights[number].assign_sub(0.01 * gradient)
+            return tf.reduce_sum(gradient)
+
+        return train
+
+    step = wrapped(tf.function(training(1)) if is_function else training(1))
+    if is_function:
+        with pytest.raises(BadInputError, match="give it train.__wrapped__"):
+            strategy.run(step, args=(tf.ones([3]),))
+    else:
+        for _ in range(CALLS):
+            strategy.run(training(0), args=(tf.ones([3]),))
+            strategy.run(step, args=(tf.ones([3]),))
+        np.testing.assert_allclose(*(w.numpy() for w in weights))
+    assert "strategy.run" in (step.left_alone or "")
+    step.close()
