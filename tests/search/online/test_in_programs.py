@@ -468,7 +468,7 @@ def test_a_step_that_a_distribution_strategy_runs_trains_as_alone(is_function: b
 
     step = wrapped(tf.function(training(1)) if is_function else training(1))
     if is_function:
-        with pytest.raises(BadInputError, match="give it train.__wrapped__"):
+        with pytest.raises(BadInputError, match=r"give it train\.__wrapped__"):
             strategy.run(step, args=(tf.ones([3]),))
     else:
         for _ in range(CALLS):
