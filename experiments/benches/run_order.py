@@ -73,7 +73,7 @@ def measure(model: str, workers: int, repeats: int) -> Facts:
     """
     with Job.opened(SearchSettings(model, f"workers:{workers}"), Progress()) as job:
         job.measure_singles()
-        rows = [(row.mapping, row.result) for row in job.rows]
+        rows = [(row.mapping, row.result) for row in job.trials]
         profiled = [Prediction.profiled(job.groups, job.topology, job.settings.headroom, name) for name in SCHEDULES]
         predictions = dict(zip(SCHEDULES, (one.calibrated(rows) for one in profiled), strict=True))
         mappings = [

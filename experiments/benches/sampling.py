@@ -121,8 +121,8 @@ def _measured(model: str, workers: int, mappings: int, seed: int) -> MeasuredMap
         Job.opened(settings, Progress(), runner=runner) as job,
     ):
         job.measure_singles()
-        measured = {row.mapping: row.result for row in job.rows if isinstance(row.result, Measured)}
-        singles, left = len(measured), mappings - len(job.rows)
+        measured = {row.mapping: row.result for row in job.trials if isinstance(row.result, Measured)}
+        singles, left = len(measured), mappings - len(job.trials)
         asked = map(job.problem.mapping, kinds(job.problem, random.Random(seed)))
         while batch := list(islice(asked, min(BATCH, left))):
             advance(f"{model}: {mappings - left} of {mappings} mappings measured")

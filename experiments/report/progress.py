@@ -43,14 +43,14 @@ class SearchBar(Progress):
         self.bar.start()
         self.bar.update(self.task, total=total, visible=True, description="measuring")
 
-    def row(self, row: Trial, best: Trial | None) -> None:
+    def trial(self, trial: Trial, best: Trial | None) -> None:
         """Advance; print a line if the mapping is the best so far."""
         if best is not None and isinstance(best.result, Measured):
-            if row.searcher == "single" and row.mapping.is_single and row.measured:
-                self.single_s = min(self.single_s, row.measured.step_s)
+            if trial.searcher == "single" and trial.mapping.is_single and trial.measured:
+                self.single_s = min(self.single_s, trial.measured.step_s)
             if best.result.step_s < self.best_s:
                 self.best_s = best.result.step_s
-                self.console.print(f"  {row.searcher:8} {self._best()}")
+                self.console.print(f"  {trial.searcher:8} {self._best()}")
         self.bar.update(self.task, advance=1, description=f"best {self._best()}")
 
     def end(self) -> None:

@@ -64,14 +64,14 @@ def _standing_facts(found: Comparison, standing: Standing, first: dict[Mapping, 
         "repeats": final.repeats if final else 0,
         "ratio_to_best_single": single_s / final.step_s if final and single_s else None,
         "ratio_to_best": best_s / final.step_s if final and best_s else None,
-        "measured": len(standing.rows),
+        "measured": len(standing.trials),
         "asking_s": standing.asking_s,
         "at_s": list(standing.at_s),
         "ended": standing.ended,
         "notes": list(standing.notes),
         "best_so_far_s": found.best_so_far_s(standing),
         "regret": found.regret(standing),
-        "rows": [_row_facts(row, first) for row in standing.rows],
+        "rows": [_row_facts(row, first) for row in standing.trials],
     }
 
 
@@ -79,7 +79,7 @@ def _longer_facts(standing: Standing) -> Facts:
     final = None if standing.final is None else standing.final.measured
     return {
         "searcher": standing.searcher,
-        "measured": len(standing.rows),
+        "measured": len(standing.trials),
         "step_s": final.step_s if final else None,
         "ended": standing.ended,
     }

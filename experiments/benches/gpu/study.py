@@ -166,11 +166,11 @@ def for_memory(error: BaseException | None) -> bool:
 def _searched(job: Job) -> Finding:
     job.measure_singles()
     job.measure_searchers()
-    if all(row.searcher != SEARCHERS[-1] for row in job.rows):  # profiling took its time
+    if all(row.searcher != SEARCHERS[-1] for row in job.trials):  # profiling took its time
         session = job.session(SEARCHERS[-1])
-        session.tell((row.mapping, row.result) for row in job.rows)
+        session.tell((row.mapping, row.result) for row in job.trials)
         job.measure_all([(SEARCHERS[-1], mapping) for mapping in session.ask(AT_LEAST)])
-    ran = by_merit(job.rows)
+    ran = by_merit(job.trials)
     firsts = [next(row for row in ran if name_of(row) == name) for name in contestants(ran)]
     return finish([job], beside=[row for row in firsts if step_s(row) <= HOPELESS * step_s(ran[0])])
 

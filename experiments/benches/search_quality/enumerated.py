@@ -73,7 +73,7 @@ def enumerate_job(job: Job) -> Facts:
     job.measure_singles()
     job.measure_searchers()
     job.calibrate()
-    searched = list(job.rows)
+    searched = list(job.trials)
     space = list(placements(job.problem))
     ranked = _ranked(job.problem, space)
     chosen = space if len(space) <= SMALL else _sample(ranked, random.Random(job.settings.seed))
@@ -93,7 +93,7 @@ def enumerate_job(job: Job) -> Facts:
         "whole": len(space) <= SMALL,
         "searched": len(searched),
         "enumerated": len(chosen),
-        "measured": len(job.rows),
+        "measured": len(job.trials),
         "finalists": FINALISTS,
         "repeats": FINAL_REPEATS,
         "seconds": job.clock() - job.begin_s,

@@ -142,16 +142,16 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredN
     runner = RunnerSettings(repeats=REPEATS, hopeless=inf, give_up_after=REPEATS)
     with Job.opened(settings, Progress(), runner=runner) as job:
         job.measure_singles()
-        singles = len(job.rows)
+        singles = len(job.trials)
         for placement in _kinds(job, random.Random(seed)):
-            if len(job.rows) >= mappings:
+            if len(job.trials) >= mappings:
                 break
             job.measure("sample", job.problem.mapping(placement))
-        for row in job.rows:
+        for row in job.trials:
             if isinstance(row.result, Failed):
                 print(f"{model}: a mapping failed: {row.result.reason}, {row.result.detail}", file=sys.stderr)
         operators = operators_of(job.captured)
-        rows = [(job.groups.expand(row.mapping), row.result) for row in job.rows if isinstance(row.result, Measured)]
+        rows = [(job.groups.expand(row.mapping), row.result) for row in job.trials if isinstance(row.result, Measured)]
         return MeasuredNetwork(
             model=model,
             profiled=Prediction.profiled(job.groups, job.topology, job.settings.headroom).predictor,
@@ -159,7 +159,7 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredN
             step_s=np.array([result.step_s for _, result in rows]),
             spread_s=np.array([result.spread_s for _, result in rows]),
             singles=singles,
-            tried=len(job.rows),
+            tried=len(job.trials),
             operators=tuple(operators[op.name] for op in job.groups.fine.ops),
         )
 

@@ -169,7 +169,7 @@ def _limits(whole: Delivered, auto: Delivered) -> Facts:
 
 def _best_of(job: Job) -> Trial | None:
     """The best of its races; None where nothing ran."""
-    return job.ranked()[0] if fastest(job.rows) else None
+    return job.ranked()[0] if fastest(job.trials) else None
 
 
 def _plan(auto: Delivered) -> Facts:

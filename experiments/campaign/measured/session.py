@@ -71,7 +71,7 @@ class Session:
         job = self.job
         job.progress.phase("measuring single devices")
         job.measure_singles()
-        told: Told = [(job.problem.placement(row.mapping), row.result) for row in job.rows]
+        told: Told = [(job.problem.placement(row.mapping), row.result) for row in job.trials]
         alone = [(names[placement[0]], result) for placement, result in told if len(set(placement)) == 1]
         self.facts: dict[str, Any] = {
             "devices": list(names),

@@ -74,10 +74,10 @@ class Entrant:
     name: str
     session: SearchSession
     prediction: Prediction  # calibrated by `known` if the searcher predicts
-    known: list[Trial]  # the single devices and the searcher's own rows
+    known: list[Trial]  # the single devices and the searcher's own trials
     share: int  # measurements that it may have
     patience: Patience  # that its searcher asks, too
-    rows: list[Trial] = field(default_factory=list)  # what it asked
+    trials: list[Trial] = field(default_factory=list)  # what it asked
     asking_s: float = 0.0
     measuring_s: float = 0.0
     at_s: list[float] = field(default_factory=list)  # as Standing has it
@@ -87,10 +87,10 @@ class Entrant:
         """The next mappings, and the seconds that they are predicted to take."""
         begin_s = clock()
         self.patience.until_s = begin_s + ASKING_LIMIT_S - self.asking_s
-        count = min(BATCH, -(-self.share // ROUNDS), self.share - len(self.rows))
+        count = min(BATCH, -(-self.share // ROUNDS), self.share - len(self.trials))
         try:
-            if self.rows and self.session.searcher.predicts:
-                self.prediction = self.prediction.calibrated([(row.mapping, row.result) for row in self.known])
+            if self.trials and self.session.searcher.predicts:
+                self.prediction = self.prediction.calibrated([(trial.mapping, trial.result) for trial in self.known])
                 self.session.recalibrate(self.prediction.problem)
             asked = self.session.ask(count)
             self.ended = self.session.ended or ("" if asked else "it asked nothing.")
@@ -100,14 +100,14 @@ class Entrant:
         self.asking_s += clock() - begin_s
         return list(zip(asked, predicted, strict=True))
 
-    def takes(self, row: Trial, took_s: float) -> None:
+    def takes(self, trial: Trial, took_s: float) -> None:
         """Take in the result of one of its mappings, and the seconds that measuring it took."""
         self.measuring_s += took_s
         self.at_s.append(self.asking_s + self.measuring_s)
-        self.rows.append(row)
-        self.known.append(row)
-        self.session.tell([(row.mapping, row.result)])
-        if not self.ended and len(self.rows) >= self.share:
+        self.trials.append(trial)
+        self.known.append(trial)
+        self.session.tell([(trial.mapping, trial.result)])
+        if not self.ended and len(self.trials) >= self.share:
             self.ended = f"its {self.share} measurements were used up."
         if not self.ended and self.asking_s > ASKING_LIMIT_S:
             self.ended = f"its asking took {self.asking_s:.0f} s, over the limit of {ASKING_LIMIT_S:.0f} s."
@@ -121,11 +121,11 @@ class Contest:
         self.job = job
         self.settings = settings
         self.pressed = pressed
-        singles = job.rows
+        singles = job.trials
         self.entrants = [self._entrant(name, name, settings.share(name)) for name in settings.searchers]
         another = settings.search.seed + ANOTHER_SEED
         self.longer = [self._entrant(LONGER, LONGER_BY, settings.longer, another) for _ in range(settings.longer > 0)]
-        self.known: dict[Mapping, Result] = {row.mapping: row.result for row in singles}
+        self.known: dict[Mapping, Result] = {trial.mapping: trial.result for trial in singles}
         self.took_s = dict.fromkeys(self.known, 0.0)  # to measure each mapping; single devices are everyone's start
         self.counted = set(self.known)
 
@@ -133,8 +133,8 @@ class Contest:
         """One that knows the single devices."""
         patience = Patience(self.over, self.job.clock)
         session = self.job.session(searcher, seed, patience)
-        session.tell((row.mapping, row.result) for row in self.job.rows)
-        return Entrant(name, session, self.job.prediction, list(self.job.rows), share, patience)
+        session.tell((trial.mapping, trial.result) for trial in self.job.trials)
+        return Entrant(name, session, self.job.prediction, list(self.job.trials), share, patience)
 
     def over(self) -> bool:
         """Whether time is up, or Ctrl-C was pressed."""
@@ -161,22 +161,22 @@ class Contest:
         job.progress.end()
         if not found.measured:
             raise PlacerError(f"no finalist of {job.settings.model} runs any more; run the comparison again.")
-        first = {row.mapping: row for row in reversed(job.rows)}
+        first = {trial.mapping: trial for trial in reversed(job.trials)}
         finalists = {
             mapping: replace(first[mapping], result=result, stored=False, at_s=None)
             for mapping, result in found.measured.items()
         }
-        rows = list(finalists.values())
+        trials = list(finalists.values())
         return Comparison(
             model=job.settings.model,
             ops=len(job.captured.graph),
             groups=job.groups,
             topology=job.topology,
-            measured=tuple(job.rows),
+            measured=tuple(job.trials),
             standings=tuple(_standing(entrant, finalists) for entrant in self.entrants),
             longer=next((_standing(entrant, finalists) for entrant in self.longer), None),
-            best=min(rows, key=step_s),
-            best_single=fastest(row for row in rows if row.mapping.is_single),
+            best=min(trials, key=step_s),
+            best_single=fastest(trial for trial in trials if trial.mapping.is_single),
             side_by_side_s={mapping: result.step_s for mapping, result in found.measured.items()},
             untouched=job.untouched,
             tf_default_s=None if found.untouched is None else found.untouched.step_s,
@@ -188,8 +188,8 @@ class Contest:
 
     def _expect(self) -> None:
         """Report how many measurements there will be at most."""
-        shares = (len(e.rows) if e.ended else e.share for e in [*self.entrants, *self.longer])
-        self.job.progress.begin(sum(row.searcher == "single" for row in self.job.rows) + sum(shares))
+        shares = (len(e.trials) if e.ended else e.share for e in [*self.entrants, *self.longer])
+        self.job.progress.begin(sum(trial.searcher == "single" for trial in self.job.trials) + sum(shares))
 
     def _round(self, entrants: Sequence[Entrant], number: int) -> None:
         """Ask each searcher, race what is new among its mappings, and give it their results.
@@ -204,9 +204,9 @@ class Contest:
             self._race(entrant, [mapping for mapping, _ in asked if mapping not in self.known])
             for mapping, predicted_s in asked:
                 if mapping in self.known:
-                    row = Trial(entrant.name, mapping, self.known[mapping], predicted_s)
-                    entrant.takes(row, self.took_s[mapping])
-                    self._advance(row)
+                    trial = Trial(entrant.name, mapping, self.known[mapping], predicted_s)
+                    entrant.takes(trial, self.took_s[mapping])
+                    self._advance(trial)
 
     def _race(self, entrant: Entrant, mappings: Sequence[Mapping]) -> None:
         """Race mappings of one searcher, without those of others: alone it would not have met them, and those that a
@@ -218,16 +218,16 @@ class Contest:
                 return
             begin_s = self.job.clock()
             self.job.runner.forget_incumbent()
-            rows = self.job.measure_all([(entrant.name, mapping) for mapping in new[first : first + RACE]])
-            each_s = (self.job.clock() - begin_s) / len(rows)
-            for row in rows:
-                self.known[row.mapping], self.took_s[row.mapping] = row.result, each_s
+            trials = self.job.measure_all([(entrant.name, mapping) for mapping in new[first : first + RACE]])
+            each_s = (self.job.clock() - begin_s) / len(trials)
+            for trial in trials:
+                self.known[trial.mapping], self.took_s[trial.mapping] = trial.result, each_s
 
-    def _advance(self, row: Trial) -> None:
+    def _advance(self, trial: Trial) -> None:
         """Report a mapping that counts to a second searcher; `measure_all` reported it for the first."""
-        if row.mapping in self.counted:
-            self.job.progress.row(row, fastest(self.job.rows))
-        self.counted.add(row.mapping)
+        if trial.mapping in self.counted:
+            self.job.progress.trial(trial, fastest(self.job.trials))
+        self.counted.add(trial.mapping)
 
     def _finalists(self) -> list[Mapping]:
         """The best of all, the fastest single device, of each searcher the best, the fastest that was not stopped at
@@ -235,30 +235,30 @@ class Contest:
         none twice.
         """
         ran, all_entrants = self.job.ranked(), [*self.entrants, *self.longer]
-        singles = [row for row in ran if row.mapping.is_single]
-        rows = [ran[0], *singles[:1], *(row for e in all_entrants for row in by_merit(e.rows)[:1])]
+        singles = [trial for trial in ran if trial.mapping.is_single]
+        trials = [ran[0], *singles[:1], *(trial for e in all_entrants for trial in by_merit(e.trials)[:1])]
         # Stopped early in a strong race, it may yet beat what won a weaker one.
-        rows += [row for e in all_entrants for row in _fastest_timed(e.rows)]
-        starts = [row for row in self.job.rows if row.searcher == "single"]
-        for until in (e.rows[:mark] for e in self.entrants for mark in MARKS):
-            rows += [*by_merit([*starts, *until])[:1], *_fastest_timed(until)]
-        chosen = list(dict.fromkeys(row.mapping for row in rows))
+        trials += [trial for e in all_entrants for trial in _fastest_timed(e.trials)]
+        starts = [trial for trial in self.job.trials if trial.searcher == "single"]
+        for until in (e.trials[:mark] for e in self.entrants for mark in MARKS):
+            trials += [*by_merit([*starts, *until])[:1], *_fastest_timed(until)]
+        chosen = list(dict.fromkeys(trial.mapping for trial in trials))
         room = -(len(chosen) - 1) % (RACE - 1)
-        return [*chosen, *[row.mapping for row in ran if row.mapping not in chosen][:room]]
+        return [*chosen, *[trial.mapping for trial in ran if trial.mapping not in chosen][:room]]
 
 
-def _fastest_timed(rows: Sequence[Trial]) -> list[Trial]:
+def _fastest_timed(trials: Sequence[Trial]) -> list[Trial]:
     """The fastest of those that were not stopped at once; none where all were."""
-    timed = (row for row in rows if row.measured is not None and row.measured.repeats >= TIMED)
+    timed = (trial for trial in trials if trial.measured is not None and trial.measured.repeats >= TIMED)
     return sorted(timed, key=step_s)[:1]
 
 
 def _standing(entrant: Entrant, finalists: dict[Mapping, Trial]) -> Standing:
-    best = fastest(finalists[row.mapping] for row in entrant.rows if row.mapping in finalists)
+    best = fastest(finalists[trial.mapping] for trial in entrant.trials if trial.mapping in finalists)
     final = replace(best, searcher=entrant.name) if best is not None else None
     return Standing(
         entrant.name,
-        tuple(entrant.rows),
+        tuple(entrant.trials),
         entrant.asking_s,
         tuple(entrant.at_s),
         entrant.ended,

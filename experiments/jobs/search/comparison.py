@@ -52,10 +52,10 @@ class Standing:
     """How one searcher did."""
 
     searcher: str
-    rows: tuple[Trial, ...]  # what it asked, in order, predicted when asked; what another had asked was measured once
+    trials: tuple[Trial, ...]  # what it asked, in order, predicted when asked; what another had asked was measured once
     asking_s: float
-    # When it had each row's result, in seconds of its own asking and measuring: a mapping takes its share of its race,
-    # also where another searcher asked it first. The profile and the single devices come before.
+    # When it had each trial's result, in seconds of its own asking and measuring: a mapping takes its share of its
+    # race, also where another searcher asked it first. The profile and the single devices come before.
     at_s: tuple[float, ...]
     ended: str  # why it asked nothing more
     notes: tuple[str, ...]  # on the way it went
@@ -87,7 +87,7 @@ class Comparison:
     @property
     def singles(self) -> tuple[Trial, ...]:
         """The single devices, from which all searchers start."""
-        return tuple(row for row in self.measured if row.searcher == "single")
+        return tuple(trial for trial in self.measured if trial.searcher == "single")
 
     def best_so_far_s(self, standing: Standing) -> list[float | None]:
         """The step time of what a searcher would deliver before its first and after each of its measurements: the
@@ -96,14 +96,14 @@ class Comparison:
 
         The last is that of the mapping it would deliver, measured at the end: its own or the best single device.
         """
-        ends = [step_s(row) for row in (standing.final, self.best_single) if row is not None]
+        ends = [step_s(trial) for trial in (standing.final, self.best_single) if trial is not None]
         least_s = min(ends, default=self.best_known_s)
         best, again = by_merit(self.singles)[:1], list[Trial]()
         so_far = [self._figure_s(best, least_s)]
-        for row in standing.rows:
-            best = by_merit([*best, row])[:1]
-            early = row.measured is not None and row.measured.stopped_early
-            again += [row] if early and row.mapping in self.side_by_side_s else []
+        for trial in standing.trials:
+            best = by_merit([*best, trial])[:1]
+            early = trial.measured is not None and trial.measured.stopped_early
+            again += [trial] if early and trial.mapping in self.side_by_side_s else []
             so_far.append(self._figure_s([*best, *again], least_s))
         so_far[-1] = min(ends, default=so_far[-1])
         return [s if s < inf else None for s in so_far]
@@ -122,6 +122,6 @@ class Comparison:
         """The least of their times at the end, or else in their races, but then not below what the searcher delivers: a
         race is short, the luckiest of many looks too good, and it was beaten later.
         """
-        raced = (self.side_by_side_s.get(row.mapping) or max(step_s(row), least_s) for row in best)
+        raced = (self.side_by_side_s.get(trial.mapping) or max(step_s(trial), least_s) for trial in best)
         alone = () if self.best_single is None else (step_s(self.best_single),)
         return min((*raced, *alone), default=inf)

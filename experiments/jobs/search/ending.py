@@ -33,7 +33,7 @@ class Finalist:
     """A mapping of a job's groups, and its result."""
 
     job: Job
-    row: Trial
+    trial: Trial
 
     @property
     def divided(self) -> bool:
@@ -43,7 +43,7 @@ class Finalist:
     @property
     def single(self) -> bool:
         """Whether it is the whole step on one device."""
-        return self.row.mapping.is_single and not self.divided
+        return self.trial.mapping.is_single and not self.divided
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def finish(jobs: Sequence[Job], interrupted: bool = False, beside: Sequence[Tria
     """Step the fastest mappings, the fastest single device, and the untouched step where it competes, side by side.
 
     jobs: of the whole step, and then that of the same step with ops divided if there is one; they share the
-    finalists. interrupted: whether a signal ended the search. beside: more rows of the first job to step beside these.
-    Raises PlacerError where no mapping runs.
+    finalists. interrupted: whether a signal ended the search. beside: more trials of the first job, to step beside
+    these. Raises PlacerError where no mapping runs.
     """
     whole = jobs[0]
     whole.progress.phase("measuring the finalists side by side")
@@ -89,9 +89,9 @@ def cut_short(jobs: Sequence[Job], lost: str = "") -> Finding:
     jobs: as for `finish`. lost: which devices, and when; else it was a signal. Raises PlacerError where no mapping ran.
     """
     jobs[0].progress.end()
-    ran = [Finalist(job, row) for job in _that_ran(jobs) for row in job.ranked()]
-    first = by_merit(finalist.row for finalist in ran)[0]
-    best = next(finalist for finalist in ran if finalist.row is first)
+    ran = [Finalist(job, trial) for job in _that_ran(jobs) for trial in job.ranked()]
+    first = by_merit(finalist.trial for finalist in ran)[0]
+    best = next(finalist for finalist in ran if finalist.trial is first)
     single = next((finalist for finalist in ran if finalist.single), best)
     found = _finding(jobs, Final(tuple(dict.fromkeys((best, single)))), best)
     why = [] if lost else [f"{_interrupted(jobs)}, before the fastest were measured side by side."]
@@ -99,19 +99,19 @@ def cut_short(jobs: Sequence[Job], lost: str = "") -> Finding:
 
 
 def _interrupted(jobs: Sequence[Job]) -> str:
-    return f"interrupted after {sum(len(job.rows) for job in jobs)} measurements"
+    return f"interrupted after {sum(len(job.trials) for job in jobs)} measurements"
 
 
 def _that_ran(jobs: Sequence[Job]) -> list[Job]:
     """The jobs of which a mapping ran; the first where there is none, whose `ranked` then says why."""
-    return [job for job in jobs if fastest(job.rows)] or [jobs[0]]
+    return [job for job in jobs if fastest(job.trials)] or [jobs[0]]
 
 
 def _fastest(finalists: Sequence[Finalist]) -> Finalist:
     """Of those that took all turns: the median of the first turns, after which the slower half drops out, says nothing
     beside the median of all. Of equally fast ones the first, so that ops are not divided for nothing.
     """
-    return min(finalists, key=lambda finalist: merit(finalist.row))
+    return min(finalists, key=lambda finalist: merit(finalist.trial))
 
 
 def _delivered(finalists: Sequence[Finalist]) -> Finalist:
@@ -122,11 +122,11 @@ def _delivered(finalists: Sequence[Finalist]) -> Finalist:
     if not singles:
         return _fastest(finalists)
     single = _fastest(singles)
-    return _fastest([single, *(finalist for finalist in finalists if _surely_beats(finalist.row, single.row))])
+    return _fastest([single, *(finalist for finalist in finalists if _surely_beats(finalist.trial, single.trial))])
 
 
-def _surely_beats(row: Trial, single: Trial) -> bool:
-    one, other = row.measured, single.measured
+def _surely_beats(trial: Trial, single: Trial) -> bool:
+    one, other = trial.measured, single.measured
     return one is not None and other is not None and surely_beats(one, other)
 
 
@@ -135,34 +135,36 @@ def _finalists(job: Job, count: int, beside: Sequence[Trial]) -> list[Trial]:
     ran = job.ranked()
     if job.traced.plan is not None:
         return ran[:count]
-    singles = [row for row in ran if row.mapping.is_single][:1]
-    finalists = [*singles, *[row for row in ran if row not in singles][:count]]
-    return [*finalists, *[row for row in beside if row not in finalists]]
+    singles = [trial for trial in ran if trial.mapping.is_single][:1]
+    finalists = [*singles, *[trial for trial in ran if trial not in singles][:count]]
+    return [*finalists, *[trial for trial in beside if trial not in finalists]]
 
 
 def _compare_finalists(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
     """Measure the finalists of all jobs again, in turn and with more repeats."""
     whole, ran = jobs[0], _that_ran(jobs)
     each = max(1, whole.settings.finalists // len(ran))
-    rows_of = [_finalists(job, each, beside) for job in ran]
-    if not _fit_together(ran, rows_of):
-        return _final_apart([Finalist(job, row) for job, rows in zip(ran, rows_of, strict=True) for row in rows])
+    trials_of = [_finalists(job, each, beside) for job in ran]
+    if not _fit_together(ran, trials_of):
+        return _final_apart(
+            [Finalist(job, trial) for job, trials in zip(ran, trials_of, strict=True) for trial in trials]
+        )
     whole.runner.free()
     with ExitStack() as stack:
         ready: list[tuple[Finalist, PlacedStep]] = []
-        for job, rows in zip(ran, rows_of, strict=True):
-            steps = stack.enter_context(prepared(job, [row.mapping for row in rows]))
-            ready += [(Finalist(job, row), steps[row.mapping]) for row in rows if row.mapping in steps]
+        for job, trials in zip(ran, trials_of, strict=True):
+            steps = stack.enter_context(prepared(job, [trial.mapping for trial in trials]))
+            ready += [(Finalist(job, trial), steps[trial.mapping]) for trial in trials if trial.mapping in steps]
         if not ready:
             raise PlacerError(f"no finalist of {whole.settings.model} runs any more; run the search again.")
-        repeats = _repeats(whole, [finalist.row for finalist, _ in ready])
-        kept = [step for finalist, step in ready if finalist.single or finalist.row in beside]
+        repeats = _repeats(whole, [finalist.trial for finalist, _ in ready])
+        kept = [step for finalist, step in ready if finalist.single or finalist.trial in beside]
         fewest = FEWEST_REPEATS if whole.settings.final_s is None else None
         results, untouched = stepped(
             whole, [step for _, step in ready], repeats, untouched=True, fewest=fewest, kept=kept
         )
         finalists = [
-            Finalist(finalist.job, replace(finalist.row, result=result))
+            Finalist(finalist.job, replace(finalist.trial, result=result))
             for (finalist, _), result in zip(ready, results, strict=True)
         ]
         best = _delivered(finalists)
@@ -170,22 +172,22 @@ def _compare_finalists(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
         return Final(tuple(finalists), untouched, switch_s)
 
 
-def _fit_together(ran: Sequence[Job], rows_of: Sequence[Sequence[Trial]]) -> bool:
+def _fit_together(ran: Sequence[Job], trials_of: Sequence[Sequence[Trial]]) -> bool:
     """Whether the devices have memory for all finalists at once, beside what the runners keep, and for a switch."""
     if len(ran) > 1:
-        return all(job.prediction.is_roomy_for(sum(map(len, rows_of)) + MOST_KEPT) for job in ran)
-    job, rows = ran[0], rows_of[0]
-    finalists = [job.fine(row.mapping) for row in rows]
+        return all(job.prediction.is_roomy_for(sum(map(len, trials_of)) + MOST_KEPT) for job in ran)
+    job, trials = ran[0], trials_of[0]
+    finalists = [job.fine(trial.mapping) for trial in trials]
     return job.prediction.hold([*job.runner.kept, *finalists, *finalists[:1]])
 
 
 def _final_apart(finalists: Sequence[Finalist]) -> Final:
     """Measure finalists that the devices cannot hold together, one after another in several rounds."""
     job = finalists[0].job
-    repeats = _repeats(job, [finalist.row for finalist in finalists])
-    found, untouched = apart([(f.job, f.row.mapping) for f in finalists], repeats, untouched=True)
+    repeats = _repeats(job, [finalist.trial for finalist in finalists])
+    found, untouched = apart([(f.job, f.trial.mapping) for f in finalists], repeats, untouched=True)
     ran = [
-        Finalist(finalist.job, replace(finalist.row, result=result))
+        Finalist(finalist.job, replace(finalist.trial, result=result))
         for finalist, result in zip(finalists, found, strict=True)
         if isinstance(result, Measured)
     ]
@@ -196,11 +198,11 @@ def _final_apart(finalists: Sequence[Finalist]) -> Final:
     return Final(tuple(ran), untouched)
 
 
-def _repeats(job: Job, rows: Sequence[Trial]) -> int:
+def _repeats(job: Job, trials: Sequence[Trial]) -> int:
     """How often the finalists are stepped in turn."""
     if job.settings.final_s is None:
         return FINAL_REPEATS
-    turn_s = sum(map(step_s, rows)) + job.untouched.step_s
+    turn_s = sum(map(step_s, trials)) + job.untouched.step_s
     return max(FEWEST_REPEATS, min(MOST_REPEATS, int(job.settings.final_s / turn_s)))
 
 
@@ -214,7 +216,7 @@ def _switch_s(best: Finalist, step: PlacedStep, finalists: Sequence[Finalist]) -
         return None
     seconds: list[float] = []
     while len(seconds) < 2 or (len(seconds) < SWITCHES and sum(seconds) < SWITCHES_S):
-        step, took_s = job.runner.switch(step, job.fine((other, best)[len(seconds) % 2].row.mapping))
+        step, took_s = job.runner.switch(step, job.fine((other, best)[len(seconds) % 2].trial.mapping))
         seconds.append(took_s)
     step.close()
     return median(seconds)
@@ -225,20 +227,20 @@ def _finding(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
     job = best.job
     jobs[0].note_suspends()
     single = min(
-        (finalist for finalist in final.finalists if finalist.single), key=lambda f: step_s(f.row), default=None
+        (finalist for finalist in final.finalists if finalist.single), key=lambda f: step_s(f.trial), default=None
     )
-    single_s = step_s(single.row) if single else inf
-    raced_s = min((step_s(row) for row in jobs[0].rows if row.mapping.is_single), default=inf)
-    rows = {finalist: _compared(finalist, single_s) for finalist in final.finalists}
+    single_s = step_s(single.trial) if single else inf
+    raced_s = min((step_s(trial) for trial in jobs[0].trials if trial.mapping.is_single), default=inf)
+    trials = {finalist: _compared(finalist, single_s) for finalist in final.finalists}
     return Finding(
         model=job.settings.model,
         ops=len(job.captured.graph),
         topology=job.topology,
         problem=job.problem,
         groups=job.groups,
-        measured=tuple(_compared(Finalist(each, row), raced_s) for each in jobs for row in each.rows),
-        best=rows[best],
-        best_single=fastest(row for finalist, row in rows.items() if finalist.single),
+        measured=tuple(_compared(Finalist(each, trial), raced_s) for each in jobs for trial in each.trials),
+        best=trials[best],
+        best_single=fastest(trial for finalist, trial in trials.items() if finalist.single),
         untouched=job.untouched,
         tf_default=final.untouched,
         lower_bound_s=job.prediction.bound_s(),
@@ -247,21 +249,21 @@ def _finding(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         seconds=job.clock() - job.begin_s,
         ended=tuple(dict.fromkeys(line for each in jobs for line in each.ended)),
         pins=job.settings.pins,
-        finalists=tuple(rows.values()),
+        finalists=tuple(trials.values()),
         plan=job.traced.plan,
         notes=tuple(line for each in jobs for line in (*each.notes, *_checked(each))),
-        whole=min((r for f, r in rows.items() if best.divided and not f.divided), key=merit, default=None),
+        whole=min((r for f, r in trials.items() if best.divided and not f.divided), key=merit, default=None),
         unkept=next((each.unkept for each in jobs if each.unkept), ""),
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
         before=_timeline(single) if single else None,
         after=_timeline(best),
-        order=tuple(job.measured_order(job.fine(best.row.mapping))),
+        order=tuple(job.measured_order(job.fine(best.trial.mapping))),
     )
 
 
 def _timeline(finalist: Finalist) -> Timeline:
     """Its step, op by op, as predicted."""
-    return finalist.job.prediction.timeline(finalist.job.fine(finalist.row.mapping))
+    return finalist.job.prediction.timeline(finalist.job.fine(finalist.trial.mapping))
 
 
 def _checked(job: Job) -> list[str]:
@@ -278,8 +280,8 @@ def _pipelined(divided: Sequence[Finalist]) -> Pipelined | None:
     if plan is None or plan.in_flight is None or plan.micro_batches is None:
         return None
     best = _fastest(divided)
-    load_s = best.job.problem.max_load.value(best.row.mapping.devices)
-    return Pipelined(plan.micro_batches, plan.in_flight, step_s(best.row), load_s)
+    load_s = best.job.problem.max_load.value(best.trial.mapping.devices)
+    return Pipelined(plan.micro_batches, plan.in_flight, step_s(best.trial), load_s)
 
 
 def _beaten(final: Final, best: Finalist) -> list[str]:
@@ -287,7 +289,7 @@ def _beaten(final: Final, best: Finalist) -> list[str]:
     divided = [finalist for finalist in final.finalists if finalist.divided]
     if best.divided or not divided or _fastest(final.finalists).divided:
         return []
-    divided_s = step_s(_fastest(divided).row)
+    divided_s = step_s(_fastest(divided).trial)
     return [f"dividing ops gave {1e3 * divided_s:.1f} ms, so that they stay whole."]
 
 
@@ -297,17 +299,17 @@ def _in_doubt(final: Final, best: Finalist) -> list[str]:
     if first is best:
         return []
     what = "the best single device" if best.single else "another mapping"
-    took = f"{ms(step_s(first.row))} against {ms(step_s(best.row))}"
+    took = f"{ms(step_s(first.trial))} against {ms(step_s(best.trial))}"
     return [f"One mapping took {took}, which may be noise: {what} is handed back."]
 
 
 def _compared(finalist: Finalist, single_s: float) -> Trial:
-    """Its row with what is predicted for it at the end, and how much faster it is than the fastest single device."""
-    row = finalist.row
+    """Its trial with what is predicted for it at the end, and how much faster it is than the fastest single device."""
+    trial = finalist.trial
     return replace(
-        row,
-        replayed_s=finalist.job.prediction.step_s(row.mapping),
-        ratio=single_s / row.result.step_s if isinstance(row.result, Measured) and single_s < inf else None,
+        trial,
+        replayed_s=finalist.job.prediction.step_s(trial.mapping),
+        ratio=single_s / trial.result.step_s if isinstance(trial.result, Measured) and single_s < inf else None,
     )
 
 
@@ -316,7 +318,7 @@ def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
     from experiments.jobs.search.timelines import measured_timeline
     from placer.profile.traced_session import trace_steps
 
-    job, mapping = best.job, best.job.fine(best.row.mapping)
+    job, mapping = best.job, best.job.fine(best.trial.mapping)
     predicted = _timeline(best)
     order = job.measured_order(mapping)
     step = trace_steps(job.traced.for_sessions, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]

@@ -17,7 +17,7 @@ from surrogate.simulate.timeline import Timeline
 
 @dataclass(frozen=True)
 class Trial:
-    """One measured try of a mapping of the groups: a row of what is printed."""
+    """One measured try of a mapping of the groups."""
 
     searcher: str
     mapping: Mapping
@@ -99,27 +99,27 @@ class Finding:
         return self.groups.expand_mapping(Mapping(self.groups.graph, self.topology, self.best.mapping.devices))
 
 
-def step_s(row: Trial) -> float:
+def step_s(trial: Trial) -> float:
     """Measured seconds of a step; infinity where it failed."""
-    return row.measured.step_s if row.measured else inf
+    return trial.measured.step_s if trial.measured else inf
 
 
-def fastest(rows: Iterable[Trial]) -> Trial | None:
-    """The fastest of the rows that ran, None where none did."""
-    return min((row for row in rows if row.measured), key=step_s, default=None)
+def fastest(trials: Iterable[Trial]) -> Trial | None:
+    """The fastest of the trials that ran, None where none did."""
+    return min((trial for trial in trials if trial.measured), key=step_s, default=None)
 
 
-def by_merit(rows: Iterable[Trial]) -> list[Trial]:
-    """The rows that ran: first those that took all their repeats, then those that were stopped early, by step time.
+def by_merit(trials: Iterable[Trial]) -> list[Trial]:
+    """The trials that ran: first those that took all their repeats, then those that were stopped early, by step time.
 
     The winner of a race was faster than the others side by side, while a median of three steps may be luck.
     """
-    return sorted((row for row in rows if row.measured), key=merit)
+    return sorted((trial for trial in trials if trial.measured), key=merit)
 
 
-def merit(row: Trial) -> tuple[bool, float]:
+def merit(trial: Trial) -> tuple[bool, float]:
     """By which `by_merit` sorts, the best first."""
-    return bool(row.measured and row.measured.stopped_early), step_s(row)
+    return bool(trial.measured and trial.measured.stopped_early), step_s(trial)
 
 
 class Progress:
@@ -131,7 +131,7 @@ class Progress:
     def begin(self, total: int) -> None:
         """`total` mappings may be measured."""
 
-    def row(self, row: Trial, best: Trial | None) -> None:
+    def trial(self, trial: Trial, best: Trial | None) -> None:
         """One more mapping was measured; `best` is the fastest so far."""
 
     def end(self) -> None:

@@ -64,12 +64,12 @@ class Job:
         self.topology, self.groups = profiled.topology, profiled.groups
         self.prediction = profiled  # by the latest calibration
         if beside is not None:
-            self.prediction = profiled.warned(row.result for row in beside.rows)
+            self.prediction = profiled.warned(trial.result for trial in beside.trials)
         self.runner: Runner = Runner(
             traced.captured, self.devices, traced.inputs, traced.references, workbench.runner, foresight=self,
             beside=None if beside is None else beside.runner,
         )  # fmt: skip
-        self.rows: list[Trial] = []
+        self.trials: list[Trial] = []
         self.ended: list[str] = []
         self._refused = Refusals()  # not measured for lack of memory
         self._orders: dict[tuple[int, ...], Sequence[str]] = {}  # devices of the ops -> the order when they were set up
@@ -83,7 +83,7 @@ class Job:
         self.unkept = ""  # why results are not in the store any more
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._anchor: str = "" if beside is None else beside._anchor  # which mapping that is, for the store
-        self._calibrated_by = 0  # rows
+        self._calibrated_by = 0  # trials
         self.note_suspends()
 
     @classmethod
@@ -157,7 +157,7 @@ class Job:
 
     def measurements_left(self) -> int:
         """How many of the settings' measurements were not made yet; those of the job beside this one count, too."""
-        made = len(self.rows) + (0 if self.beside is None else len(self.beside.rows))
+        made = len(self.trials) + (0 if self.beside is None else len(self.beside.trials))
         return max(0, self.settings.measurements - made)
 
     def measure_singles(self, most: int | None = None, over: Stop = never) -> None:
@@ -196,7 +196,7 @@ class Job:
         asked: dict[Mapping, str] = {}
         for name, share in shares:
             session = self.session(name, over=over)
-            session.tell((row.mapping, row.result) for row in self.rows)
+            session.tell((trial.mapping, trial.result) for trial in self.trials)
             for mapping in session.ask(share):
                 asked.setdefault(mapping, name)
             self._note_refusals(session)
@@ -211,8 +211,8 @@ class Job:
         while share > 0 and not (self.time_is_up() or over()):
             self.calibrate()
             session.recalibrate(self.problem)
-            session.tell((row.mapping, row.result) for row in self.rows[known:])
-            known = len(self.rows)
+            session.tell((trial.mapping, trial.result) for trial in self.trials[known:])
+            known = len(self.trials)
             batch = session.ask(min(share, BATCH))
             if over():  # the question may have been cut short
                 break
@@ -279,7 +279,7 @@ class Job:
         results = [result or next(raced) for result in known]
         self._learn_memory(results)
         self.note_suspends()
-        rows = []
+        trials = []
         for i, ((searcher, mapping), result) in enumerate(zip(asked, results, strict=True)):
             if self.anchor_s is None and isinstance(result, Measured):
                 self.anchor_s, self._anchor = result.step_s, Store.anchor_key(fine[i])
@@ -287,10 +287,10 @@ class Job:
                 self._keep(self.store, fine[i], result, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
             at_s = self.clock() - self.begin_s
-            rows.append(Trial(by, mapping, result, predicted_s[i], stored=stored[i] is not None, at_s=at_s))
-            self.rows.append(rows[-1])
-            self.progress.row(rows[-1], fastest([*self.rows, *(self.beside.rows if self.beside else ())]))
-        return rows
+            trials.append(Trial(by, mapping, result, predicted_s[i], stored=stored[i] is not None, at_s=at_s))
+            self.trials.append(trials[-1])
+            self.progress.trial(trials[-1], fastest([*self.trials, *(self.beside.trials if self.beside else ())]))
+        return trials
 
     def _stored(self, mapping: Mapping) -> Result | None:
         """What the store has of the captured ops on these devices, in this session's time."""
@@ -337,15 +337,15 @@ class Job:
 
     def calibrate(self) -> None:
         """Correct the predicted costs by all that was measured so far."""
-        if self._calibrated_by != len(self.rows):
-            self.prediction = self.prediction.calibrated([(row.mapping, row.result) for row in self.rows])
-            self._calibrated_by = len(self.rows)
+        if self._calibrated_by != len(self.trials):
+            self.prediction = self.prediction.calibrated([(trial.mapping, trial.result) for trial in self.trials])
+            self._calibrated_by = len(self.trials)
 
     def ranked(self) -> list[Trial]:
         """What ran, the best first. Raises PlacerError where nothing did."""
-        ran = by_merit(self.rows)
+        ran = by_merit(self.trials)
         if not ran:
-            failures = {row.result.detail for row in self.rows if isinstance(row.result, Failed)}
+            failures = {trial.result.detail for trial in self.trials if isinstance(trial.result, Failed)}
             if not failures and self._refused.nearest is not None:
                 none_fits = self._refused.none_fits(self.settings.model)
                 raise PlacerError(

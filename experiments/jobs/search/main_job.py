@@ -100,7 +100,7 @@ class _Search:
 
     def _knows(self) -> bool:
         """Whether any mapping ran."""
-        return any(fastest(job.rows) for job in self.jobs)
+        return any(fastest(job.trials) for job in self.jobs)
 
     def _so_far(self, lost: str) -> Finding:
         """The finding of the side by side, else of the races. lost: why nothing more can be measured, if it cannot."""

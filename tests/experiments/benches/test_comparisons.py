@@ -248,8 +248,8 @@ def test_what_is_delivered_is_held_beside_the_fastest_of_the_space(two_cpus, mon
     settings = SearchSettings("mnist_softmax", groups=8, measurements=5, searchers=(DEFAULT_SEARCHER,))
     with Job.opened(settings, Progress()) as job:
         facts = enumerate_job(job)
-        names = {canonical(job.problem, job.problem.placement(row.mapping)) for row in job.rows}
-        assert len(job.rows) == facts["measured"]
+        names = {canonical(job.problem, job.problem.placement(row.mapping)) for row in job.trials}
+        assert len(job.trials) == facts["measured"]
         if facts["whole"]:
             assert len(names) == facts["space"] == facts["enumerated"]
         else:

@@ -33,14 +33,14 @@ class Watcher(Progress):
     """Counts what it is told; `at` mappings in, Ctrl-C is pressed."""
 
     def __init__(self, at=None):
-        self.at, self.rows, self.total = at, 0, 0
+        self.at, self.trials, self.total = at, 0, 0
 
     def begin(self, total):
         self.total = total
 
-    def row(self, row, best):
-        self.rows += 1
-        if self.rows == self.at:
+    def trial(self, trial, best):
+        self.trials += 1
+        if self.trials == self.at:
             signal.raise_signal(signal.SIGINT)
 
 
@@ -62,17 +62,17 @@ def facts(found):
 def test_no_mapping_is_measured_twice_and_shared_ones_count_to_both(found, watcher):
     measured = [row.mapping.devices for row in found.measured]
     assert len(measured) == len(set(measured))
-    asked = [row for standing in (*found.standings, found.longer) for row in standing.rows]
+    asked = [row for standing in (*found.standings, found.longer) for row in standing.trials]
     assert {row.mapping.devices for row in asked} | {row.mapping.devices for row in found.singles} == set(measured)
     result = {row.mapping.devices: row.result for row in found.measured}
     assert all(row.result == result[row.mapping.devices] for row in asked)
-    assert watcher.rows == len(found.singles) + len(asked)
+    assert watcher.trials == len(found.singles) + len(asked)
 
 
 def test_nobody_gets_more_than_its_share_and_all_say_why_they_ended(found):
     assert found.standings[0].searcher == DEFAULT_SEARCHER
     for standing in found.standings:
-        assert len(standing.rows) <= SETTINGS.share(standing.searcher)
+        assert len(standing.trials) <= SETTINGS.share(standing.searcher)
         assert standing.ended
     assert SETTINGS.share(DEFAULT_SEARCHER) == 6 and SETTINGS.share("random") == 3
     assert not found.interrupted
@@ -80,7 +80,7 @@ def test_nobody_gets_more_than_its_share_and_all_say_why_they_ended(found):
 
 def test_a_longer_search_with_another_seed_is_measured_beside_all_and_is_no_searcher(found, facts):
     assert found.longer.searcher == LONGER not in facts["searchers"]
-    assert 0 < len(found.longer.rows) <= SETTINGS.longer
+    assert 0 < len(found.longer.trials) <= SETTINGS.longer
     assert any(row.searcher == LONGER for row in found.measured)  # it asked what nobody else had
     assert found.best_known_s <= found.longer.final.result.step_s == facts["longer"]["step_s"]
     assert f"{LONGER}: found" in "\n".join(comparison_lines(facts))
@@ -99,7 +99,7 @@ def test_everyones_fastest_meets_the_best_single_device_at_the_end(found):
 
 def test_each_result_has_the_seconds_of_asking_and_measuring(found, facts):
     for standing in found.standings:
-        assert len(standing.at_s) == len(standing.rows)
+        assert len(standing.at_s) == len(standing.trials)
         assert standing.at_s == tuple(sorted(standing.at_s))
         assert 0 < standing.asking_s < found.seconds and standing.at_s[0] > 0 and standing.at_s[-1] < found.seconds
         assert facts["searchers"][standing.searcher]["at_s"] == list(standing.at_s)
@@ -108,7 +108,7 @@ def test_each_result_has_the_seconds_of_asking_and_measuring(found, facts):
 def test_regret_begins_at_the_best_single_device_and_the_best_known_has_none(found, facts):
     for standing in found.standings:
         regret = found.regret(standing)
-        assert len(regret) == len(standing.rows) + 1
+        assert len(regret) == len(standing.trials) + 1
         assert max(regret) <= regret[0]  # a race may be won by luck, but the best single device is always there
         assert min(regret) >= 0
         assert regret[0] == found.regret(found.standings[0])[0]
@@ -191,7 +191,7 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
         return [Trial(name, m, Failed("memory") if m.devices == (1, 0) else Measured(1.0)) for name, m in asked]
 
     job = SimpleNamespace(
-        rows=[Trial("single", mapping(0, 0), Measured(2.0))], prediction=SimpleNamespace(step_s=lambda mapping: 1.0),
+        trials=[Trial("single", mapping(0, 0), Measured(2.0))], prediction=SimpleNamespace(step_s=lambda mapping: 1.0),
         clock=lambda: 0.0, time_is_up=lambda: False, progress=Progress(), measure_all=measure_all,
         calibrate=lambda: None, session=Session, runner=SimpleNamespace(forget_incumbent=lambda: None),
     )  # fmt: skip
@@ -204,10 +204,10 @@ def test_who_fails_to_ask_is_out_and_the_others_go_on(found):
     contest.run()
     ours, random, heft = contest.entrants
     assert [(name, m.devices) for name, m in raced] == [(DEFAULT_SEARCHER, (1, 0)), (DEFAULT_SEARCHER, (0, 1))]
-    assert [row.result for row in ours.rows] == [Measured(2.0), Failed("memory"), Measured(1.0)]
-    assert [row.result for row in random.rows] == [Failed("memory")]
-    assert (heft.rows, heft.ended) == ([], "no room.")
-    assert ours.session.told[1:] == [(row.mapping, row.result) for row in ours.rows]
+    assert [row.result for row in ours.trials] == [Measured(2.0), Failed("memory"), Measured(1.0)]
+    assert [row.result for row in random.trials] == [Failed("memory")]
+    assert (heft.trials, heft.ended) == ([], "no room.")
+    assert ours.session.told[1:] == [(row.mapping, row.result) for row in ours.trials]
 
 
 def compared(rows, again, single_s=1.0):
@@ -252,8 +252,8 @@ def test_what_each_would_have_delivered_after_so_many_is_measured_at_the_end():
 
     rows = [Trial("random", Mapped((0, i)), Measured(1.0 - 0.01 * i)) for i in range(21)]
     rows[2] = replace(rows[2], result=LUCKY)
-    job = SimpleNamespace(rows=rows, ranked=lambda: by_merit(rows), session=lambda name: None)
-    contest = SimpleNamespace(job=job, entrants=[SimpleNamespace(rows=rows)], longer=[])
+    job = SimpleNamespace(trials=rows, ranked=lambda: by_merit(rows), session=lambda name: None)
+    contest = SimpleNamespace(job=job, entrants=[SimpleNamespace(trials=rows)], longer=[])
     chosen = Contest._finalists(contest)
     assert {rows[n - 1].mapping for n in (*MARKS, 21)} <= set(chosen)
 
@@ -268,8 +268,8 @@ def test_a_mapping_that_lost_a_race_to_another_searchers_is_measured_at_the_end(
     peer = [Trial("random", Mapped((1, i)), result) for i, result in enumerate((*stopped, Measured(0.9, repeats=12)))]
     ours = [Trial("hybrid", Mapped((0, i)), Measured(0.5 + 0.01 * i, repeats=12)) for i in range(20)]
     rows = [*ours, *peer]
-    job = SimpleNamespace(rows=rows, ranked=lambda: by_merit(rows))
-    entrants = [SimpleNamespace(rows=ours), SimpleNamespace(rows=peer)]
+    job = SimpleNamespace(trials=rows, ranked=lambda: by_merit(rows))
+    entrants = [SimpleNamespace(trials=ours), SimpleNamespace(trials=peer)]
     chosen = Contest._finalists(SimpleNamespace(job=job, entrants=entrants, longer=[]))
     assert [row.mapping in chosen for row in peer] == [True, False, True]
 
@@ -293,7 +293,7 @@ def test_each_searchers_mappings_race_among_themselves_and_another_one_begins_ea
         return [Trial(name, m, Measured(1.0)) for name, m in asked]
 
     job = SimpleNamespace(
-        rows=[], prediction=SimpleNamespace(step_s=lambda mapping: 1.0), clock=lambda: 0.0,
+        trials=[], prediction=SimpleNamespace(step_s=lambda mapping: 1.0), clock=lambda: 0.0,
         time_is_up=lambda: len(events) >= 10, progress=Progress(), measure_all=measure_all, calibrate=lambda: None,
         session=Session, runner=SimpleNamespace(forget_incumbent=lambda: events.append("alone")),
     )  # fmt: skip

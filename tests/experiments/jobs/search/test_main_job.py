@@ -240,7 +240,7 @@ class At(Progress):
     def phase(self, text):
         self._reached(text)
 
-    def row(self, row, best):
+    def trial(self, trial, best):
         self.rows += 1
         self._reached(self.rows)
 

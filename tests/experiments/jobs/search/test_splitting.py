@@ -35,7 +35,7 @@ class Watcher(Progress):
     """Notes what it is told."""
 
     def __init__(self):
-        self.totals, self.rows, self.phases = [], [], []
+        self.totals, self.trials, self.phases = [], [], []
 
     def phase(self, text):
         self.phases.append(text)
@@ -43,8 +43,8 @@ class Watcher(Progress):
     def begin(self, total):
         self.totals.append(total)
 
-    def row(self, row, best):
-        self.rows.append((row, best))
+    def trial(self, trial, best):
+        self.trials.append((trial, best))
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +95,8 @@ def test_whole_and_divided_mappings_share_the_measurements_and_one_bar(ends, wat
         assert len(counted(found.measured, divided=False)) == 5  # two single devices, and half of the other six
         assert len(counted(found.measured, divided=True)) == 3
     assert watcher.totals == [8]
-    assert len(watcher.rows) == 8
-    best_s = [best.result.step_s for _, best in watcher.rows if best is not None]
+    assert len(watcher.trials) == 8
+    best_s = [best.result.step_s for _, best in watcher.trials if best is not None]
     assert best_s == sorted(best_s, reverse=True)  # of both together
 
 
@@ -157,9 +157,9 @@ def test_a_plan_that_was_given_is_the_one_that_is_measured(ends, two_cpus, tmp_p
         run_search(given)
     whole, divided = jobs
     assert divided.traced.plan == ends.divided.plan
-    assert [row.searcher for row in whole.rows] == ["single", "single"]
-    assert divided.rows[0].searcher == "single, divided"
-    assert len(divided.rows) == 2
+    assert [row.searcher for row in whole.trials] == ["single", "single"]
+    assert divided.trials[0].searcher == "single, divided"
+    assert len(divided.trials) == 2
 
 
 def failing(monkeypatch, error, **settings):
@@ -189,9 +189,9 @@ class Plain:
     """A job that measures as many mappings as it may, each in one second of its own clock."""
 
     def __init__(self, settings, made=2, beside=None):
-        self.settings, self.beside, self.rows, self.ended = settings, beside, ["single"] * made, []
+        self.settings, self.beside, self.trials, self.ended = settings, beside, ["single"] * made, []
         self.traced = SimpleNamespace(plan=None)
-        self.now = lambda: sum(len(job.rows) for job in (self, beside) if job is not None)
+        self.now = lambda: sum(len(job.trials) for job in (self, beside) if job is not None)
 
     def measurements_left(self):
         return max(0, self.settings.measurements - self.now())
@@ -203,12 +203,12 @@ class Plain:
         return self.time_left_s() < 0
 
     def measure_singles(self, most, over):
-        self.rows += ["single"] * min(2, most)
+        self.trials += ["single"] * min(2, most)
 
     def measure_searchers(self, over, most=None):
         for _ in range(self.measurements_left() if most is None else most):
             if not (over() or self.time_is_up()):
-                self.rows.append("asked")
+                self.trials.append("asked")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_measurements_and_time_are_shared(change, whole, divided):
     first = Plain(settings)
     second = Plain(settings, made=0, beside=first)
     measure_by_turns([first, second])
-    assert (len(first.rows), len(second.rows)) == (whole, divided)
+    assert (len(first.trials), len(second.trials)) == (whole, divided)
     assert any("time was up" in line for line in second.ended) == (divided == 0)
 
 
@@ -306,9 +306,9 @@ def test_micro_batches_are_measured_beside_the_largest_load(two_cpus):
 
 def test_a_mapping_whose_activations_no_device_holds_is_not_run(ends, monkeypatch):
     job = copy.copy(ends.jobs[1])
-    job.rows, job.anchor_s = [], 1.0
+    job.trials, job.anchor_s = [], 1.0
     monkeypatch.setattr(Prediction, "lack", lambda prediction, mapping: Lack("cpu:0", 3 << 20, 2 << 20))
-    row = job.measure("some", ends.jobs[1].rows[0].mapping)
+    row = job.measure("some", ends.jobs[1].trials[0].mapping)
     assert row.result.reason == "memory" and "cpu:0 would hold 3.0 MiB at once" in row.result.detail
     assert not row.stored
 
