@@ -3,6 +3,6 @@
 Read in this order: `variables` keeps the user's variables true while steps run on other devices; `connection` joins the
 devices, and `device_session` owns both, with the way back after a loss. `steps` are the user's step for each
 signature, in each mode. `builder` makes placed steps; `joined_step` holds what is known of a step once its devices are
-joined, and `calls` runs each call in the mode of now. `background` is the thread beside the training, and `live_step`
-is the whole.
+joined, `scratch_room` whether a mapping may be tried beside what runs, and `calls` runs each call in the mode of now.
+`background` is the thread beside the training, and `live_step` is the whole.
 """

@@ -11,14 +11,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-import numpy as np
 import tensorflow as tf
 
 from placer.devices.load.load_probes import LoadProbes
-from placer.devices.memory_room import short_of_room
 from placer.errors import BadInputError, PlacerError
-from placer.execute.outputs import attempted, no_room, out_of_memory
-from placer.graph.held_memory import has_room_for_trials, peaks_in_order, worst_lack
+from placer.execute.outputs import attempted, out_of_memory
+from placer.graph.held_memory import has_room_for_trials
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
@@ -30,6 +28,7 @@ from placer.train.builder import Builder
 from placer.train.calls import Calls
 from placer.train.device_session import DeviceSession
 from placer.train.joined_step import JoinedStep
+from placer.train.scratch_room import room_beside
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Built, MappedStep, Mode, Placed, Wanted
 from placer.train.steps.untouched import UntouchedFunction
 from placer.train.steps.variant import Variant
@@ -270,45 +269,21 @@ class LiveStep:
         if (absent := self._builder.absent(joined.topology, devices)) is not None:
             return Failed("device", absent)
         template = self._builder.template(joined.main, plan)
-        sparing = not has_room_for_trials(template.captured.graph, joined.topology)
-        at_once: dict[str, float] = {}
+        graph, mode = template.captured.graph, self.mode
+        sparing, at_once = not has_room_for_trials(graph, joined.topology), dict[str, float]()
         name_of = self.session.present.name_of
         if sparing:
-            need = self._need_beside(template.captured.graph, joined.topology, wanted)
-            if (lack := worst_lack(joined.topology, need)) is not None:
-                return Failed("memory", f"{lack}, while it is tried beside what is there.")
-            at_once = dict(zip(joined.topology.names, need, strict=True))
-            if (lacking := self._short_of_room(template.captured.graph, joined, devices)) is not None:
-                return no_room(lacking, at_once[lacking])
+            running = self.mapping(mode.devices, mode.plan) if isinstance(mode, Placed) else None
+            room = room_beside(self.session, joined, graph, wanted, running)
+            if isinstance(room, Failed):
+                return room
+            at_once = room
         built: Built | Failed = attempted(
             lambda: self._builder.build(template, joined.topology, wanted, joined.scratch_run, sparing)
         )
         if isinstance(built, Failed) and built.reason == "device":
             self.session.suspected = True
         return out_of_memory(built, name_of, at_once) if isinstance(built, Failed) else built
-
-    def _short_of_room(self, graph: OpGraph, joined: JoinedStep, devices: Sequence[int]) -> str | None:
-        """The device that says that it has no memory for a scratch run; None where all have, or one is lost."""
-        joined.scratch_run.forget_variables()
-        present, peaks = self.session.present, peaks_in_order(graph, devices, len(joined.topology))
-        wanted = dict(zip(joined.topology.names, peaks, strict=True))
-        lacking = attempted(lambda: short_of_room(present, wanted))
-        return lacking if isinstance(lacking, str) else None
-
-    def _need_beside(self, graph: OpGraph, topology: Topology, wanted: Wanted) -> list[float]:
-        """The bytes that each device would hold in a scratch run, with the variables that are there and the step that
-        runs meanwhile.
-        """
-        need = np.array(peaks_in_order(graph, wanted.devices, len(topology)))
-        there = self.session.replicas.held_bytes()
-        names = self.session.present.tf_names
-        need += [there.get(names.get(name, ""), 0) for name in topology.names]
-        mode = self.mode
-        if isinstance(mode, Placed):
-            running = self.mapping(mode.devices, mode.plan)
-            need += np.array(peaks_in_order(running.graph, mode.devices, len(topology))) - running.memory_bytes
-        found: list[float] = need.tolist()
-        return found
 
     def settle(self, built: Built) -> Placed | Failed:
         """Let a step that was built train the live variables; the training thread only. Failed as `Builder.settle`."""
