@@ -14,7 +14,7 @@ from placer.errors import BadInputError, tell_all, tried
 from placer.files import check_outputs
 from placer.measure.store import Store
 from placer.profile.operators.dataset import YARDSTICKS, OperatorRow, check_export, export
-from surrogate.operators.models import OperatorModels, fit_models
+from surrogate.operators.models import LEAST_S, OperatorModels, fit_models
 
 if TYPE_CHECKING:  # TensorFlow is loaded when profiling starts, not for --help
     from placer.devices.cluster import Devices
@@ -84,7 +84,7 @@ def profile_command(
             _keep_and_tell(profiles, store, target)
             raise
     rows, known, lost = _keep(profiles, store, target)
-    kinds = dict.fromkeys(row.device_kind for row in rows if row.network != YARDSTICKS)
+    kinds = dict.fromkeys(row.device_kind for row in rows if row.network != YARDSTICKS and row.median_s > LEAST_S)
     models = [fit_models(known, kind) for kind in kinds or (None,)]
     return Profiled(tuple(rows), tuple(models), devices.topology.names, time.perf_counter() - begin_s, tuple(lost))
 

@@ -54,6 +54,10 @@ class Member(Protocol):
         """Whether it runs untouched, and needs no device for now."""
 
 
+Entry = weakref.ref[Member]
+"""A live step among those of a session."""
+
+
 @dataclass(frozen=True)
 class Loss:
     """What a loss cost."""
@@ -93,7 +97,7 @@ class DeviceSession:
         self.replicas = Replicas(self.lock, self._recovered_from)
         self.log = StepLog(self.replicas, clock)
         self.sync_every: int | None = None  # steps between snapshots at most; None: as `StepLog.is_due` finds
-        self._members: list[weakref.ref[Member]] = []
+        self._members: list[Entry] = []
         self.losses: list[Loss] = []
         self.suspected = False  # whether work in the background met what may be a loss
         self.runs_untouched = False  # whether a step of it runs now, on the user's own variables
@@ -129,11 +133,15 @@ class DeviceSession:
         """The live steps on these devices. They are not held here, because a step may lead to the object that holds it,
         and would never be dropped.
         """
-        return [member for found in self._members if (member := found()) is not None]
+        with self.lock:
+            return [member for entry in self._members if (member := entry()) is not None]
 
-    def enter(self, member: Member) -> None:
-        """Another live step is made for these devices."""
-        self._members.append(weakref.ref(member))
+    def enter(self, member: Member) -> Entry:
+        """Another live step is made for these devices. Returns what it is known by once it is gone."""
+        entry: Entry = weakref.ref(member)
+        with self.lock:
+            self._members.append(entry)
+        return entry
 
     @property
     def devices(self) -> Devices | None:
@@ -210,34 +218,39 @@ class DeviceSession:
             self.log.forget()
         return why
 
-    def let_go(self) -> None:
-        """A member needs no device any more: leave them if no other does, and free what was its own; between steps.
-        They are not left while somebody reads variables who cannot be stopped meanwhile.
+    def let_go(self, *, leaves: bool = True) -> None:
+        """A member needs no device any more: free what was its own, and leave them if it `leaves` and no other needs
+        them; between steps. They are not left while somebody reads variables who cannot be stopped meanwhile.
         """
         if self.is_away or not self.connection.is_joined:
             return
         if self.fragile:
             self.save()  # as in `leave`
-        if self.replicas.aside or self.go_away() is not None:
+        if self.replicas.aside or not leaves or self.go_away() is not None:
             self.release()
 
     def leave(self, member: Member) -> None:
         """Take a step out; with the last one the devices are closed and the user's variables no longer watched."""
-        if member in self.members:
-            self._before_leaving()
-            self._members = [found for found in self._members if found() not in (member, None)]
+        for entry in [entry for entry in self._members if entry() is member]:
+            self._take_out(entry)
         if not self.members:
             self._close()
 
-    def dropped(self) -> None:
-        """As `leave`, for a step that is gone because the program dropped it; in a thread beside the program's own.
-
-        The program may be writing variables. Leaving workers would give all of them new storage, so workers stay joined
-        until the program asks for devices again (`of`), or ends.
+    def dropped(self, entry: Entry) -> None:
+        """A step is gone because the program dropped it, or will be with Python's next collection of garbage. In a
+        thread beside the program's own; `end_if_unused` is to follow.
         """
         with self.lock:
-            self._before_leaving()
-            self.release()
+            if entry in self._members:
+                self._take_out(entry)
+                self.release()
+
+    def end_if_unused(self) -> None:
+        """As the end of `leave`, in a thread beside the program's own, which may be writing variables. Leaving workers
+        would give all of them new storage, so workers stay joined until the program asks for devices again (`of`), or
+        ends.
+        """
+        with self.lock:
             if self.members:
                 return
             self._is_forsaken = self.connection.leaves
@@ -246,11 +259,12 @@ class DeviceSession:
             else:
                 self._close()
 
-    def _before_leaving(self) -> None:
+    def _take_out(self, entry: Entry) -> None:
         if self.fragile:
             self.save()  # nobody can be asked to repeat steps of one who left
         else:
             self.replicas.pull()  # no replica of its own has to be kept for the truth that it holds
+        self._members.remove(entry)
 
     def _close(self) -> None:
         try:
@@ -270,7 +284,9 @@ class DeviceSession:
         """Keep those of these variables no longer that no member needs."""
         needed = {id(variable) for member in self.members for variable in member.variables}
         needed |= {key for member in self.members for use in member.uses for key in use.keys}
-        self.replicas.disown([variable for variable in variables if id(variable) not in needed])
+        left = [variable for variable in variables if id(variable) not in needed]
+        self.replicas.disown(left)
+        self.log.disown(left)
 
     def before_placed(self) -> None:
         """Before a placed step: keep all that recovering from a loss during it needs."""

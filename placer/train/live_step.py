@@ -60,7 +60,7 @@ class LiveStep:
         self._calls = Calls(session, self.untouched, self.variants, self._builder, lambda: self._joined)
         self.thread = BackgroundThread()
         self._is_resting = False
-        session.enter(self)
+        self.entry = session.enter(self)
 
     @property
     def joined(self) -> JoinedStep:
@@ -94,18 +94,18 @@ class LiveStep:
         self.variants.left_alone = self.variants.left_alone or why
 
     def let_go(self) -> None:
-        """Free what is held for placing a step that is left alone, and leave the devices unless other steps use them;
-        the training thread only, between steps.
+        """Free what is held for placing a step that is left alone, and leave the devices unless other steps, or work in
+        the background, use them; the training thread only, between steps.
         """
         with self.session.lock:
-            self.thread.cancel()
+            is_idle = self.thread.cancel(0.0)
             self._calls.end()
             self._calls.recorder.clear()
             self.variants.let_go()
             if self._joined is not None:
                 self._joined.scratch_run.close()
             self._forget_built()
-            self.session.let_go()
+            self.session.let_go(leaves=is_idle)
 
     # The training thread.
 

@@ -12,7 +12,7 @@ from surrogate.costs.cost_matrix import Costs
 
 Floats = NDArray[np.float64]
 
-ROUNDS = 120
+ROUNDS, ROUNDS_AT_ONCE = 120, 16  # of fitting weights, and between two looks at the clock
 TINY = 1e-30
 ROUNDING = 1e-12  # relative: sums differ from the simulator's in their last digits, because their order differs
 EPSILON = float(np.finfo(np.float64).eps)
@@ -139,7 +139,7 @@ def divided_work(unit_cost_s: Costs, rounds: int = ROUNDS, stop: Stop = never) -
         value_s = float(weighted.min(axis=1).sum())
         if value_s > best_s:
             best_s, best_weights = value_s, weights
-        if stop():
+        if round_ % ROUNDS_AT_ONCE == 0 and stop():
             break
         load_s = _loads(unit_cost_s, device)
         weights = _normal(weights * np.exp(load_s / max(load_s.max(), TINY) / np.sqrt(round_)))

@@ -10,6 +10,8 @@ from search.problem.searcher import Stop, never
 from surrogate.costs.cost_matrix import Costs
 from surrogate.simulate.kernels.arrays import RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Needs, links_of
 
+TENSORS_AT_ONCE = 256  # between two looks at the clock
+
 
 def forced_work_s(problem: Problem, stop: Stop = never) -> Costs:
     """[units, devices] seconds of sending and receiving that a unit there causes in any case; of the tensors until
@@ -20,8 +22,8 @@ def forced_work_s(problem: Problem, stop: Stop = never) -> Costs:
     work_s = np.zeros((len(problem.units), len(problem.topology)))
     needs, limits = problem.simulator.needs, problem.limits
     out_s, out_byte_s, in_s, in_byte_s = _ends(problem)
-    for tensor_bytes, maker, users in _forced(needs, limits):
-        if stop():
+    for i, (tensor_bytes, maker, users) in enumerate(_forced(needs, limits), start=1):
+        if i % TENSORS_AT_ONCE == 0 and stop():
             break
         work_s[maker] += _least(out_s + tensor_bytes * out_byte_s, limits.feasible[users[0]])
         for user in _strangers(users, limits):

@@ -121,14 +121,22 @@ class Hybrid(Searcher):
         return [placement for placement in near if self.is_new(placement)]
 
     def _residual(self) -> Residual:
-        """Learned from all that was told; a failure is as slow as `results_s` has it, about."""
+        """Learned from all that was told. A failure is as slow as `results_s` has it, about; but lacking memory says
+        nothing of time, and is known of before.
+        """
         from surrogate.learn.residual import Residual
 
-        known = {p: step_s for p, step_s in results_s(self.told).items() if self.problem.predict(p) < math.inf}
+        known = {p: step_s for p, step_s in results_s(self.told).items() if self._says_something(p)}
         sample = self._sample(list(known))
         told = [self.told[placement] for placement in known]
         noise = np.array([_noise(result) if isinstance(result, Measured) else FAILED_NOISE for result in told])
         return Residual(self._work(), sample, np.log(np.array([*known.values()]) / sample.predicted_s), noise)
+
+    def _says_something(self, placement: Placement) -> bool:
+        result = self.told[placement]
+        if isinstance(result, Measured):
+            return True
+        return result.reason != "memory" and self.problem.predict(placement) < math.inf
 
     def _simulator_is_clock(self) -> bool:
         """Whether every measured time is what was predicted, as where the simulator stands in for the clock.

@@ -25,6 +25,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, write_mapping
 from placer.graph.memory_limits import MemoryLimits
 from placer.measure.store import Store
+from placer.phase_names import STARTING
 from placer.splits.plan_files import plans_in, regions_of
 from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
@@ -102,7 +103,9 @@ class AutoStep(Wrapped):
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._session.losses)
         self._suspends = suspends or Suspends()
-        self._open = weakref.finalize(self, give_back_soon, self._session, self._live.thread, self._controller.planners)
+        self._open = weakref.finalize(
+            self, give_back_soon, self._session, self._live.entry, self._live.thread, self._controller.planners
+        )
         self._open.atexit = False  # workers and planner end with this process
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -300,6 +303,7 @@ class AutoStep(Wrapped):
                 self._live.leave_alone("a distribution strategy runs it (strategy.run)")
                 self._script = None
                 self._controller.left_alone()
+        self.steps += 1
         try:
             return self._live.untouched.step(*args, **kwargs)
         except RuntimeError as error:
@@ -352,14 +356,15 @@ class AutoStep(Wrapped):
 
     def _choose(self, next_mode: Callable[[Steps[None]], Mode]) -> None:
         """Set the mode of the next call, chosen given the script, if there is one."""
-        if self._script is None:
+        script = self._script
+        if script is None:
             return
-        if self._script.gi_running:
+        if script.gi_running:
             self._live.leave_alone("several threads call it at once, and a search needs its calls one by one")
             return
         losses = len(self._session.losses)
         try:
-            mode = next_mode(self._script)
+            mode = next_mode(script)
         except BadInputError as error:
             self._give_up(str(error))
             if self._mapping is not None:
@@ -374,7 +379,8 @@ class AutoStep(Wrapped):
             raise
         else:
             self._live.mode = mode
-        if self._live.left_alone and self._script is not None:
+        raises = self._mapping is not None and self._controller.narrator.phase == STARTING  # its capture will, why
+        if self._live.left_alone and self._script is not None and not raises:
             self._leave_alone()
 
     def _after_another(self) -> None:
@@ -408,18 +414,23 @@ class AutoStep(Wrapped):
 
     def _leave_alone(self) -> None:
         """It has shown that the step must run untouched for good."""
-        if self._script is not None:
-            self._script.close()
-        self._script = None
         self._controller.narrator.step = self.steps
-        self._let_go()
         self._controller.left_alone()
+        self._let_go()
 
     def _let_go(self) -> None:
+        """End the search, and free what was held for placing the step. Calls are the user's alone only after that,
+        because to leave workers gives variables new storage.
+        """
+        if self._script is not None:
+            with suppress(ValueError):  # another thread is about to choose the mode of its next call
+                self._script.close()
         try:
+            self._controller.trials.free()
             self._live.let_go()
         except Exception as error:  # a lost device, for one, must not end the user's training
             self._journal.entry(self.steps, "error", f"the devices could not be left: {type(error).__name__}: {error}")
+        self._script = None
 
     def _look_anew(self) -> None:
         """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
@@ -436,11 +447,12 @@ class AutoStep(Wrapped):
 
     def _give_up(self, why: str) -> None:
         self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
-        self._script, self._live.mode = None, self._controller.mode
+        self._live.mode = self._controller.mode
         self._controller.given_up()
         if self._live.mode is UNTOUCHED:
             self._live.leave_alone(why)
             self._let_go()
+        self._script = None
         # Last, because a program may make errors of warnings.
         warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
 

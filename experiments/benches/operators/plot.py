@@ -29,7 +29,7 @@ def fill(figure: Any, facts: Facts) -> None:
 
 
 def _draw_errors(ax: Any, facts: Facts) -> None:
-    families = sorted(facts["families"], key=lambda row: row[SHAPES])
+    families = sorted((row for row in facts["families"] if row[SHAPES] is not None), key=lambda row: row[SHAPES])
     at = range(len(families))
     ax.barh(at, [row[SHAPES] for row in families], height=0.7, color="#d9d9d9", zorder=1, label="unseen shapes")
     for key, label, i in ((NETWORKS, "unseen networks", 0), (BY_TIME, "unseen shapes, weighted by time", 1)):

@@ -93,7 +93,7 @@ class Entrant:
                 self.prediction = self.prediction.calibrated([(trial.mapping, trial.result) for trial in self.known])
                 self.session.recalibrate(self.prediction.problem)
             asked = self.session.ask(count)
-            self.ended = self.session.ended or ("" if asked else "it asked nothing.")
+            self.ended = self.session.ended or ("" if asked or self.patience.over() else "it asked nothing.")
         except PlacerError as error:
             asked, self.ended = [], str(error)
         predicted = [self.prediction.step_s(mapping) for mapping in asked]

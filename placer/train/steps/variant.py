@@ -28,7 +28,7 @@ class Variant:
     is_traced: bool = False  # whether it was tried
     ties: frozenset[tuple[str, int]] = frozenset()  # what Keras had tied to what a plain step returned last
     traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of its key; or with numbers as tensors
-    own: Any = None  # the concrete function of a tf.function, else
+    own: Any = None  # the concrete function of a tf.function, where `traced` is None
     trains_nothing: bool = False  # whether its trace updates no variable
     feeding: Feeding | None = None  # set where the step takes its batches from iterators
     arrived: frozenset[int] = frozenset()  # which flat inputs lay on a GPU when a step was recorded
@@ -42,7 +42,7 @@ class Variant:
     following: tuple[Placed, Placed] | None = None  # the main signature's placed step, and this one's by its mapping
 
     def forget_arguments(self) -> None:
-        """Hold nothing of the first call: an iterator may have a buffer, an object a model."""
+        """Hold no tensor or iterator of the first call: these may have large buffers."""
         self.args, self.kwargs = (), {}
 
     def placed_by(self, main: Mode) -> Placed | None:

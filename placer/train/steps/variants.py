@@ -233,5 +233,9 @@ class Variants:
         if self.session.fragile:
             self.session.save()  # no step of it need be repeated
         del self._known[oldest.key]
-        if oldest.captured is not None:
-            self.session.disown(oldest.captured.variables.values())
+        captured, oldest.captured = oldest.captured, None
+        oldest.following = oldest.recorder = None
+        oldest.templates.clear()
+        oldest.divided.clear()
+        if captured is not None:
+            self.session.disown(captured.variables.values())

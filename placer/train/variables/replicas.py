@@ -226,8 +226,8 @@ class Replicas:
         self.lose()
         self.is_void = False
         with unwatched():
-            for key in values.keys() & self._home.keys():
-                self._home[key].assign(values[key])
+            for key, value in values.items():
+                self._home[key].assign(value)
 
     def lose(self) -> None:
         """Forget all replicas but the user's own: their devices are gone."""
@@ -249,8 +249,8 @@ class Replicas:
     def overwrite(self, values: MappingABC[int, Any]) -> None:
         """Write again what `writes` reported."""
         with unwatched():
-            for key in values.keys() & self._home.keys():
-                self._home[key].assign(values[key])
+            for key, value in values.items():
+                self._home[key].assign(value)
                 self._true[key] = {HOME}
         if values:
             self._latest = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -52,6 +52,13 @@ class StepLog:
         self.snapshot, self.steps, self._writes = None, [], {}
         self._bytes = self.unrepeatable = 0
         self.is_stale = True
+
+    def disown(self, variables: Iterable[tf.Variable]) -> None:
+        """Forget variables, whose ids others may have from now on; no step is logged."""
+        for variable in variables:
+            self._writes.pop(id(variable), None)
+            if self.snapshot is not None:
+                self.snapshot.pop(id(variable), None)
 
     def before_step(self) -> None:
         """Keep what the user wrote since the last step, or all variables where the log is stale."""

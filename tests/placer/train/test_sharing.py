@@ -20,44 +20,49 @@ def closed(monkeypatch):
 
 
 class Step:
-    """As much of a live step as a session asks of one that leaves."""
+    """As much of a live step as a session asks of one that leaves; like one, it is in a cycle of references."""
 
     def __init__(self):
-        self.uses, self.variables = [], []
+        self.uses, self.variables, self.itself = [], [], self
 
 
 def joined_by(session):
     member = Step()
-    session.enter(member)
-    return member
+    return member, session.enter(member)
+
+
+def dropped(session, entry):
+    session.dropped(entry)
+    session.end_if_unused()
 
 
 def test_workers_are_left_by_the_programs_own_thread(closed):
     """Another one would give variables new storage while the program trains them."""
     session = DeviceSession.of("workers:2", False)
-    joined_by(session)  # and dropped at once
-    session.dropped()
+    _, entry = joined_by(session)
+    dropped(session, entry)
     assert closed == []
     other = DeviceSession.of("workers:3", False)
     assert closed == ["workers:2"] and other.members == []
-    other.leave(joined_by(other))
+    member, _ = joined_by(other)
+    other.leave(member)
     assert closed == ["workers:2", "workers:3"] and not DeviceSession._open
 
 
 def test_devices_of_this_process_are_left_by_any_thread(closed):
     session = DeviceSession.of(None, False)
-    joined_by(session)
-    session.dropped()
+    _, entry = joined_by(session)
+    dropped(session, entry)
     assert closed == [None] and not DeviceSession._open
 
 
 def test_a_session_that_another_step_has_found_meanwhile_goes_on(closed):
     session = DeviceSession.of("workers:2", False)
-    member = joined_by(session)
+    _, entry = joined_by(session)
     found = DeviceSession.of("workers:2", False)
-    del member
-    session.dropped()
-    other = joined_by(found)
+    session.dropped(entry)
+    other, _ = joined_by(found)
+    session.end_if_unused()
     with pytest.raises(BadInputError, match="has joined 'workers:2'"):
         DeviceSession.of("workers:3", False)
     assert closed == [] and found.members == [other]

@@ -74,7 +74,7 @@ def test_only_what_is_better_than_all_before_is_asked_what_memory_it_lacks(tower
         looked.append(towers.predict(towers.placement(mapping)))
         return Lack("cpu:1", 12.0, 10.0) if mapping.memory_bytes[1] > 10 else None
 
-    found = plan(towers, "local", seconds=0.5, clock=ticking(0.02), lack=lack)
+    found = plan(towers, "local", seconds=1.0, clock=ticking(0.02), lack=lack)
     assert found.mapping.memory_bytes[1] <= 10 and found.value == found.best_single == looked[0]
     assert len(looked) > 1 and max(looked[1:]) <= looked[0]
     (note,) = found.notes

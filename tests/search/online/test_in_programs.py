@@ -327,6 +327,20 @@ class Trainer:
         return descending(self.weight)(x)
 
 
+def test_a_step_that_nothing_refers_to_is_given_back_before_garbage_is_collected() -> None:
+    step = wrapped(tf.function(descending(tf.Variable([1.0, 2.0, 3.0]))))
+    called(step)
+    gc.disable()
+    try:
+        del step
+        for thread in threading.enumerate():
+            if thread.name == "placer-end":
+                thread.join(60)
+        assert not DeviceSession._open
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("how", ["method", "tf.function", "closure"])
 def test_a_trainer_that_wraps_its_own_step_is_dropped_like_any_other(how: str) -> None:
     trainer = Trainer(how)
@@ -350,11 +364,12 @@ def test_a_step_that_is_left_alone_in_its_training_holds_nothing_more_and_trains
     )  # fmt: skip
     while step.phase != "steady":
         assert called(step, 1) == called(plain, 1)
-    scratch = step._live.joined.scratch_run
+    scratch, built = step._live.joined.scratch_run, weakref.ref(step.controller.trials.built[0])
     step.leave_alone("somebody says so")
     assert called(step) == pytest.approx(called(plain), rel=1e-6)
     assert (step.phase, step.mapping, step.left_alone) == ("left alone", None, "somebody says so")
-    assert step.controller.planner is None and scratch._is_closed and not list(step._live.uses)
+    gc.collect()
+    assert step.controller.planner is None and scratch._is_closed and built() is None
     assert step.steps > CALLS and not isinstance(weights[1], _Watched)
     np.testing.assert_allclose(weights[1].numpy(), weights[0].numpy(), rtol=1e-6)
     step.close()

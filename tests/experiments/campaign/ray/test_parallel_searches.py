@@ -79,8 +79,8 @@ def run(path, progress=None, over=lambda: False, by_ray=True):
     """Run the campaign; what is then stored of it, and its failures."""
     spec, shown = read_spec(path), progress or Progress()
     with CampaignStore(spec.store) as store:
-        beside = ParallelSearches(spec, store, shown, over, batch_s=EACH).run if by_ray else None
-        Campaign(spec, store, shown, over, beside=beside).run()
+        search_files = ParallelSearches(spec, store, shown, over, batch_s=EACH).run if by_ray else None
+        Campaign(spec, store, shown, over, search_files=search_files).run()
     return stored(path), failures(path)
 
 

@@ -29,6 +29,7 @@ class Training:
             clock=machine.clock, planner=self.planner_of,
         )  # fmt: skip
         self.planners = [machine.planner]
+        self.is_alone = False
         self.script = self.controller.script()
         self.machine.mode = next(self.script)
 
@@ -43,8 +44,16 @@ class Training:
         for _ in range(count):
             step_s = self.machine.run(self.machine.mode)
             self.controller.narrator.step = self.machine.step
-            self.machine.mode = self.script.send(step_s)
+            if not self.is_alone:
+                self.machine.mode = self.script.send(step_s)
+                self._leave_alone()
         return self
+
+    def _leave_alone(self):
+        """As an AutoStep does where the script has found a reason."""
+        if self.machine.left_alone is not None:
+            self.is_alone, self.machine.mode = True, UNTOUCHED
+            self.controller.left_alone()
 
     def until(self, phase, most=3000):
         """Steps until it is in that phase."""
