@@ -15,24 +15,46 @@ OF_TENSORFLOW = ("_parent_trackable", "_name", "_unique_id", "_is_zeros_tensor")
 def has_keras_train_function(model: Any) -> bool:
     """Whether what `fit` calls for each batch is made by Keras, of the model's `train_step`."""
     for name in ("make_train_function", "_make_function"):
-        if name in vars(model) or getattr(type(model), name) is not getattr(tf.keras.Model, name):
+        if name in vars(model) or getattr(type(model), name, None) is not getattr(_keras_model(), name):
             return False
     return model.train_function is None or _step_of_keras(model.train_function) == model.train_step
 
 
+def is_made_otherwise(train_function: Any) -> bool:
+    """Whether Keras made a train_function whose steps run eagerly, or compiled by XLA."""
+    if train_function is None:
+        return False
+    functions = [held for held in _within(train_function).values() if hasattr(type(held), "python_function")]
+    return not functions or any(function._jit_compile for function in functions)
+
+
+def _keras_model() -> Any:
+    """Keras's class; not TensorFlow's name of it, which may be that of an older Keras."""
+    import keras  # slow to import
+
+    return keras.Model
+
+
 def _step_of_keras(train_function: Any) -> Any:
     """The step that a train_function runs, where Keras made that; None for any other function."""
-    made_by_keras = getattr(train_function, "__code__", None) in tf.keras.Model._make_function.__code__.co_consts
-    left = [train_function] if made_by_keras else []
+    made_by_keras = getattr(train_function, "__code__", None) in _keras_model()._make_function.__code__.co_consts
+    return _within(train_function).get("step_function") if made_by_keras else None
+
+
+def _within(function: Any) -> dict[str, Any]:
+    """What a function of Keras's holds in its closure, and the functions in it, by name."""
+    found: dict[str, Any] = {}
+    left, seen = [function], set()
     while left:
-        function = left.pop()
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        one = left.pop()
+        if not isinstance(one, FunctionType) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        cells = zip(one.__code__.co_freevars, one.__closure__ or (), strict=True)
         held = {name: cell.cell_contents for name, cell in cells}
-        if "step_function" in held:
-            return held["step_function"]
-        inner = (getattr(one, "python_function", one) for one in held.values())
-        left += [one for one in inner if isinstance(one, FunctionType)]
-    return None
+        found = {**held, **found}
+        left += [getattr(inner, "python_function", inner) for inner in held.values()]
+    return found
 
 
 def keras_functions() -> dict[str, tuple[Any, str]]:

@@ -98,6 +98,8 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Show the speedup in the progress bar; the history keeps only the model's own metrics."""
+        if self._runs and self.model.train_function is not self._function:
+            self._replaced()  # by another callback, after this batch had begun
         if self._function is not None and self._function.expected:
             self._untouched(UNCALLED)
         step = self.step  # which the training thread may end meanwhile
@@ -189,6 +191,7 @@ class TrainFunction:
         self._model = weakref.ref(model)
         self._wrapped = wrapped
         self._spec: Any = None  # of the batches
+        self._count = 1  # steps of a call
         self._step: AutoStep | None = None
         self._repeats: str | None = None  # why its step draws the same numbers wherever it is built, if it does
 
@@ -215,11 +218,11 @@ class TrainFunction:
             model.train_function = self._own
 
     def _steps(self, iterator: Any) -> Any:
-        model = self._model()
-        count = model.steps_per_execution if model is not None else 1
         if self._step is None:
+            model = self._model()
             assert model is not None  # `fit` holds it
             self._spec = iterator.element_spec
+            self._count = model.steps_per_execution  # by which `fit` counts until it is compiled anew
             step = _step_of(model, self._spec)
             self._step = self._wrapped(step)
             self._traced = model._make_function(lambda data: step(*_tensors(data)))
@@ -229,17 +232,17 @@ class TrainFunction:
                 self._step.leave_alone(self._repeats)
         if self._repeats is not None:
             return self._own(iterator)  # its seeded streams go on from fit to fit; those of a new function begin anew
-        if count > 1 and self._step.pass_over(count):
-            return self._traced(iterator)  # as without AutoPlace: several steps in one call of TensorFlow
+        if self._step.left_alone or (self._count > 1 and self._step.pass_over(self._count)):
+            return self._traced(iterator)  # as without AutoPlace: all steps of a call in one of TensorFlow
         logs = None
-        for k in range(count):
+        for k in range(self._count):
             try:
                 data = next(iterator)
             except StopIteration:
                 # Keras's loop counts `iterations` on before it meets the end.
                 return logs if k else self._traced(iterator)
             except tf.errors.OpError:
-                if count == 1:  # of several steps, Keras asks for each batch alone, before it begins the step
+                if self._count == 1:  # of several steps, Keras asks for each batch alone, before it begins the step
                     self._meet_the_end()
                 raise
             logs = self._step(*_tensors(data))
@@ -316,12 +319,14 @@ def _as_tensor(leaf: Any) -> Any:
 
 
 def _is_none(leaf: Any) -> bool:
-    """Whether this, or what has this spec, is None, which Keras passes as an Optional."""
-    return leaf is None or isinstance(leaf, (tf.experimental.Optional, tf.OptionalSpec))
+    """Whether this, or what has this spec, is None: in a dataset of the user's, or as an Optional of Keras's."""
+    return leaf is None or isinstance(leaf, (tf.NoneTensorSpec, tf.experimental.Optional, tf.OptionalSpec))
 
 
 def _untouchable(model: Any) -> str | None:
     """Why a model is left alone; None where it is not."""
+    if keras.backend.backend() != "tensorflow":
+        return f"Keras computes with {keras.backend.backend()}, not with TensorFlow"
     if model.run_eagerly:
         return "it was compiled with run_eagerly=True"
     now = untouchable_now()
@@ -336,4 +341,6 @@ def _untouchable(model: Any) -> str | None:
         return "it runs under a distribution strategy"
     if not tf_internals.keras_parts.has_keras_train_function(model):
         return "its train_function is not what Keras makes of its train_step; the program or a callback replaced it"
+    if tf_internals.keras_parts.is_made_otherwise(model.train_function):
+        return "its train_function was made to run eagerly or for XLA, and Keras keeps it; compile() the model again"
     return None

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -473,6 +474,75 @@ def test_a_train_function_made_anew_ends_the_placement_in_words(stored: Any) -> 
     with pytest.warns(UserWarning, match="got another train_function while fit runs") as told:
         fitted(model, placing, anew, epochs=3)
     assert len(told) == 1 and "got another train_function" in placing.report()
+
+
+@pytest.mark.slow
+def test_a_train_function_made_anew_once_a_batch_has_begun_is_told_as_such() -> None:
+    """By a callback that comes after AutoPlace, as Keras's recipe for `layer.trainable` has it."""
+    plain, model = make_model(), make_model()
+    for one, callbacks in ((plain, []), (model, [AutoPlace(log_dir=None)])):
+        anew = On(train_batch_begin=lambda batch, logs, one=one: batch == 3 and one.make_train_function(force=True))
+        with nullcontext() if one is plain else pytest.warns(UserWarning, match="got another train_function") as told:
+            fitted(one, *callbacks, anew)
+    assert len(told or ()) == 1
+    assert_same_weights(model, plain)
+
+
+@pytest.mark.slow
+def test_steps_of_an_execution_are_those_with_which_the_model_was_compiled(stored: Any) -> None:
+    plain, model = make_model(), make_model()
+    placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
+    for one, callbacks in ((plain, []), (model, [placing])):
+        fitted(one, *callbacks, On(epoch_end=lambda epoch, logs, one=one: setattr(one, "steps_per_execution", 4)))
+    assert_same_weights(model, plain)
+    assert model.optimizer.iterations.numpy() == 2 * BATCHES
+
+
+@pytest.mark.slow
+def test_a_model_that_is_left_alone_trains_by_keras_own_executions(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, model = make_model(steps_per_execution=4), make_model(steps_per_execution=4)
+    calls, call = [], AutoStep.__call__
+    monkeypatch.setattr(AutoStep, "__call__", lambda step, *args: calls.append(1) or call(step, *args))
+    placing = AutoPlace(budget=1, log_dir=None)
+    leave = On(epoch_begin=lambda epoch, logs: epoch == 1 and placing.step.leave_alone("somebody says so"))
+    assert_same(fitted(model, placing, leave, epochs=3), fitted(plain, epochs=3))
+    assert len(calls) == BATCHES and model.optimizer.iterations.numpy() == 3 * BATCHES
+
+
+class Encoding(keras.Model):
+    """Learns what it is given; nobody says what it should be."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, nothing = data
+        assert nothing is None
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self(x, training=True)))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+        return {"loss": loss}
+
+
+@pytest.mark.slow
+def test_a_dataset_with_nothing_in_the_place_of_a_target(stored: Any) -> None:
+    plain, model = make_model(Encoding), make_model(Encoding)
+    batches = tf.data.Dataset.from_tensor_slices(data()[0]).batch(BATCH).map(lambda x: (x, None))
+    how = {"x": batches, "y": None, "batch_size": None}
+    assert_same(fitted(model, AutoPlace(budget=1, log_dir=None), **how), fitted(plain, **how))
+    assert_same_weights(model, plain)
+
+
+def test_a_fit_that_does_not_compute_with_tensorflow_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    assert _untouchable(object()) == "Keras computes with torch, not with TensorFlow"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", ["run_eagerly", "jit_compile"])
+def test_a_train_function_made_under_another_flag_is_left_to_keras(flag: str) -> None:
+    model = make_model(**{flag: True})
+    fitted(model, epochs=1)
+    setattr(model, flag, False)
+    with pytest.warns(UserWarning, match="was made to run eagerly or for XLA"):
+        fitted(model, AutoPlace(log_dir=None), epochs=1)
 
 
 @pytest.mark.slow
