@@ -37,6 +37,7 @@ from placer.train.variables.replicas import Use
 
 T = TypeVar("T")
 CLOSE_LIMIT_S = 60.0  # for work in the background to end
+LET_GO_LIMIT_S = 2.0  # the same, where the training waits for it
 PROFILE_LIMIT_S = 60.0  # for one traced step, on workers that may get lost
 
 
@@ -98,7 +99,7 @@ class LiveStep:
         the background, use them; the training thread only, between steps.
         """
         with self.session.lock:
-            is_idle = self.thread.cancel(0.0)
+            is_idle = self.thread.cancel(LET_GO_LIMIT_S)
             self._calls.end()
             self._calls.recorder.clear()
             self.variants.let_go()

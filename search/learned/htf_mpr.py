@@ -79,8 +79,8 @@ class HtfMpr(Searcher):
 
     def _propose(self) -> Placement:
         known = results_s(self.told)
-        known = self.asked.keys() | self.told.keys()
-        singles = sum(placement in known for placement in self.problem.unlike_singles())
+        tried = self.asked.keys() | self.told.keys()
+        singles = sum(placement in tried for placement in self.problem.unlike_singles())
         if singles + tried_beside_singles(self) < self.settings.first:
             begin = next((placement for placement in self._baselines() if self.is_new(placement)), None)
             return begin or self._bayesian_proposal()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 import warnings
 import weakref
@@ -359,7 +360,7 @@ class AutoStep(Wrapped):
         script = self._script
         if script is None:
             return
-        if script.gi_running:
+        if inspect.getgeneratorstate(script) == inspect.GEN_RUNNING:
             self._live.leave_alone("several threads call it at once, and a search needs its calls one by one")
             return
         losses = len(self._session.losses)

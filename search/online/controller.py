@@ -274,7 +274,7 @@ class Controller:
             self.narrator.say("error", f"there is no plan: {error}")
             if plan == WHOLE:
                 self._end_planner()
-            else:
+            elif self.planner is not None:
                 self.planner.keep(())
 
     # Keeping it.

@@ -327,11 +327,11 @@ def test_cases_are_opened_once_for_all_their_searches(folder):
     assert opened == ["towers.json on two.json"]
 
 
-HUGE = """{"format": "placer.graph/1", "ops": [{"name": "a", "cost_s": {"gpu": 1.0}}], "edges": []}"""
+OF_GPUS = """{"format": "placer.graph/1", "name": "g", "ops": [{"name": "a", "cost_s": {"gpu": 1.0}, "memory_bytes": 0}], "edges": []}"""
 
 
 def test_a_case_whose_files_do_not_suit_is_left_out_and_the_others_are_searched(folder, edited, straight):
-    (folder / "other.json").write_text(HUGE)
+    (folder / "other.json").write_text(OF_GPUS)
     edited('graphs = ["towers.json"]', 'graphs = ["other.json", "towers.json"]')
     spec = read_spec(folder / "campaign.toml")
     with CampaignStore(spec.store) as store:
@@ -343,6 +343,6 @@ def test_a_case_whose_files_do_not_suit_is_left_out_and_the_others_are_searched(
 
 
 def test_where_the_files_of_no_case_suit_that_is_bad_input(folder):
-    (folder / "towers.json").write_text(HUGE)
+    (folder / "towers.json").write_text(OF_GPUS)
     with pytest.raises(BadInputError, match=r"a.* can run|cannot run|no device"):
         run(folder)

@@ -281,7 +281,7 @@ def test_lost_devices_are_looked_for_whatever_the_signature(
         losses(placed, inputs, placed.settings.probe_every)  # the last that were not to be looked at are over
         looked: list[int] = []
         before = placed.steps
-        monkeypatch.setattr(placed.controller.lost, "look", looked.append)
+        monkeypatch.setattr(placed.controller.lost, "check", looked.append)
         losses(placed, tuple(tensor[:3] for tensor in inputs), 3)
         losses(placed, inputs, 1)
     assert looked == [before + i for i in (1, 2, 3, 4)]
@@ -345,7 +345,7 @@ def test_short_steady_steps_are_looked_at_in_groups_and_train_alike(
     looked: list[int] = []
     with place(step, split(step, inputs, tmp_path / "mapping.json")) as placed:
         found = losses(placed, inputs, 30)
-        monkeypatch.setattr(placed.controller.lost, "look", looked.append)
+        monkeypatch.setattr(placed.controller.lost, "check", looked.append)
         mode, live = placed._live.mode, placed._live
         for chosen in (UNTOUCHED, mode, UNTOUCHED):
             placed.controller.trials.start_anew(chosen)

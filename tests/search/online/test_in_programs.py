@@ -348,6 +348,7 @@ def test_a_trainer_that_wraps_its_own_step_is_dropped_like_any_other(how: str) -
         called(trainer.step, 1)
     assert trainer.step.phase == "steady", trainer.step.report()
     called(trainer.step)
+    assert trainer.step._live.thread.finish(60)  # what runs there is not dropped
     gone = weakref.ref(trainer)
     del trainer
     gc.collect()
@@ -364,6 +365,7 @@ def test_a_step_that_is_left_alone_in_its_training_holds_nothing_more_and_trains
     )  # fmt: skip
     while step.phase != "steady":
         assert called(step, 1) == called(plain, 1)
+    assert step._live.thread.finish(60)
     scratch, built = step._live.joined.scratch_run, weakref.ref(step.controller.trials.built[0])
     step.leave_alone("somebody says so")
     assert called(step) == pytest.approx(called(plain), rel=1e-6)
@@ -441,7 +443,7 @@ class Saving:
 
 def test_an_object_whose_methods_would_be_hidden_is_refused() -> None:
     trainer = Saving()
-    with pytest.raises(BadInputError, match=r"a Saving has 'save' of its own.*autoplace\(trainer.__call__\)"):
+    with pytest.raises(BadInputError, match=r"a Saving has save of its own.*autoplace\(trainer.__call__\)"):
         wrapped(trainer)
     with wrapped(trainer.__call__) as step:
         called(step)
