@@ -139,6 +139,13 @@ class Adaptation:
         favourite = self.trials.favourite
         return favourite is not self.trials.mode and (favourite is UNTOUCHED or favourite in self.trials.current)
 
+    @property
+    def _has_all(self) -> bool:
+        """Whether nothing is left to win back by what was looked at: steps are faster than when a mapping was last
+        chosen, and the favourite runs.
+        """
+        return self._level.unsolved < 1 and not self._may_return
+
     def _look_at_untouched(self) -> Steps[None]:
         if (yield from self._untouched_looks.look()):
             self._level.solved()
@@ -232,8 +239,8 @@ class Adaptation:
         if self.settings.dry_run:
             yield from self._only_say(found)
             return
-        lost_s = self.trials.lost_s
-        if not (yield from self._place_anew(found)):
+        lost_s, has_all = self.trials.lost_s, self._has_all
+        if not (yield from self._place_anew(found)) and not has_all:
             self.monitor.acted_on = before
         cost_s = self.trials.lost_s - lost_s
         self._refinement.begin_anew(cost_s)
@@ -315,6 +322,8 @@ class Adaptation:
             self._untouched_looks.later(self._step())
             self._say_moved(found, cost_s, gain_s / trials.known_s(before), pays_back)
         else:
+            if self._has_all:
+                self._level.solved()
             self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s, 1)} a step: staying")
         load = self.monitor.load
         if not (load.devices or load.links) and found.has_eased and trials.favourite is not UNTOUCHED:

@@ -327,7 +327,10 @@ def test_cases_are_opened_once_for_all_their_searches(folder):
     assert opened == ["towers.json on two.json"]
 
 
-OF_GPUS = """{"format": "placer.graph/1", "name": "g", "ops": [{"name": "a", "cost_s": {"gpu": 1.0}, "memory_bytes": 0}], "edges": []}"""
+OF_GPUS = """
+{"format": "placer.graph/1", "name": "g", "edges": [],
+ "ops": [{"name": "a", "cost_s": {"gpu": 1.0}, "memory_bytes": 0}]}
+"""
 
 
 def test_a_case_whose_files_do_not_suit_is_left_out_and_the_others_are_searched(folder, edited, straight):

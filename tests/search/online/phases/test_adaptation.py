@@ -49,6 +49,18 @@ def test_an_alarm_counts_steps_also_where_only_every_fifth_is_looked_at():
     assert 5 * (looks - 2) <= entry.numbers["steps"] <= 5 * (looks + 2)
 
 
+def test_steps_that_have_become_faster_for_good_are_looked_at_in_vain_once():
+    """As where the search ran under a load that goes: what runs stays the best, and no step is lost to win back."""
+    for seed in range(6):
+        machine = Machine(seed)
+        machine.loads.append((0, 10**6, (1.0, 2.0)))
+        training = Training(machine).until("steady").steps(60)
+        machine.loads[0] = (0, machine.step, (1.0, 2.0))
+        before = len(training.said("stayed"))
+        training.steps(3000)
+        assert sum(" down " in said for said in training.said("stayed")[before:]) <= 1
+
+
 @pytest.mark.parametrize("load", [(2.0, 1.0), (1.0, 2.0)])
 def test_after_a_load_lands_or_leaves_steps_are_soon_as_good_as_they_can_be(load):
     landed, left = [], []

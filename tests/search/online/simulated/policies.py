@@ -23,13 +23,15 @@ WHOLE = 10**6  # steps that a load lasts
 @dataclass(frozen=True)
 class Case:
     """load: how many times slower worker:0 becomes within `grows` steps. weather: the most by which either device
-    becomes slower now and then. machine: settings of `Machine`.
+    becomes slower now and then. before: the load of worker:1 during the search, and shortly after it. machine:
+    settings of `Machine`.
     """
 
     said: str
     steps: int
     load: float = 1.0
     grows: int = 1
+    before: float = 1.0
     weather: float = 0.0
     machine: dict = field(default_factory=dict)
 
@@ -38,6 +40,7 @@ CASES = (
     Case("15 ms, uneven: no load", 3000, machine=SHORT),
     Case("15 ms, uneven: weak loads that come and go", 3000, weather=0.4, machine=SHORT),
     Case("15 ms, uneven: a load of 2", 1500, 2.0, machine=SHORT),
+    Case("15 ms, uneven: a load of 1.5 goes after the search", 3000, before=1.5, machine=SHORT),
     Case("100 ms, uneven: weak loads that come and go", 3000, weather=0.4, machine=UNEVEN),
     Case("100 ms, uneven: a load of 2", 400, 2.0, machine=UNEVEN),
     Case("100 ms: a load of 2", 400, 2.0),
@@ -47,8 +50,11 @@ CASES = (
 
 def run(case, seed):
     """Its seconds as a share of those without adapting, and the steps until 95 % of the optimum under the load."""
-    training = Training(Machine(seed, **case.machine)).until("steady").steps(60)
-    machine, begin = training.machine, training.machine.step
+    machine = Machine(seed, **case.machine)
+    machine.loads.append((0, WHOLE, (1.0, case.before)))
+    training = Training(machine).until("steady").steps(60)
+    begin = machine.step
+    machine.loads[0] = (0, begin + 30, (1.0, case.before))
     pieces = min(40, case.grows)
     for i in range(pieces):
         end = begin + case.grows * (i + 1) // pieces if i + 1 < pieces else begin + WHOLE
