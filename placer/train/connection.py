@@ -23,6 +23,7 @@ from placer.devices.workers.worker_watch import WorkerWatch
 from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError, PlacerError
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
+from placer.train.variables import other_threads
 from placer.train.variables.hooks import renew_all
 
 NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
@@ -105,7 +106,7 @@ class Connection:
         does not answer.
         """
         if self._whole is None or self.is_away:
-            why = refusal("joined") if self.joins_workers else None
+            why = self.refusal("joined") if self.joins_workers else None
             if why is not None:
                 raise BadInputError(f"{why}.")
             before = times_connected()
@@ -153,7 +154,11 @@ class Connection:
         """Why workers that are joined must not be left now; None where they may be."""
         if self._leaves >= MOST_LEAVES:
             return f"they were left {self._leaves} times, and TensorFlow keeps threads of each time"
-        return refusal("left")
+        return self.refusal("left")
+
+    def refusal(self, done: str) -> str | None:
+        """Why workers must not be joined, or left (`done`), now, whatever the devices; None where they may be."""
+        return refusal(done) or other_threads.why_not(done)
 
     def join_anew(self) -> None:
         """Leave the workers and join them again at once: they free what they kept of steps that were closed. Where one

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.process_resources import dropped_by_joining, refusal, remedy
+from placer.devices.process_resources import dropped_by_joining, remedy
 from placer.devices.workers import leftovers
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
@@ -367,7 +367,7 @@ class DeviceSession:
         why nothing was joined, None where it was.
         """
         with self.lock:
-            return self._joined_by(self.connection.rejoin, lambda: refusal("joined"))
+            return self._joined_by(self.connection.rejoin, lambda: self.connection.refusal("joined"))
 
     @property
     def keeps_much(self) -> bool:

@@ -28,6 +28,7 @@ from placer import tf_internals
 from placer.devices.variables import is_elsewhere
 from placer.instances import instances_of
 from placer.trace.graph_def.access_order import READS
+from placer.train.variables.other_threads import note_call
 
 _watches: dict[int, VariableWatch] = {}  # by id of the variable
 _by_handle: dict[int, VariableWatch] = {}  # by id of its handle
@@ -291,6 +292,8 @@ def _function_called(concrete: Any, captured: Sequence[Any]) -> tuple[Sequence[A
     """Before a function that holds handles runs: report what it uses, and return the handles of now, and what to call
     once it has run.
     """
+    if not (getattr(_here, "trains", False) or None in getattr(_here, "silent", ()) or tf.inside_function()):
+        note_call(concrete)
     uses, writes = _uses_of(concrete, captured), None
     if uses.watched:
         writes = _report(uses)

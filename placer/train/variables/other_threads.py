@@ -1,0 +1,46 @@
+"""Threads of the program that train beside the wrapped steps, and unwrapped.
+
+Joining or leaving workers gives all variables of the process new storage (`hooks.renew_all`). What a thread writes at
+that moment may be lost, without an error; so while one trains, workers are neither joined nor left.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from placer import tf_internals
+from placer.trace.graph_def.access_order import READS
+
+RECENT_S = 60.0  # a thread that has trained within so many seconds goes on to train, if it lives
+_may_write: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # by concrete function
+_latest_s: dict[int, float] = {}  # by thread, when it last called a function that may write a variable
+
+
+def note_call(concrete: Any) -> None:
+    """This thread, which calls no wrapped step, calls a concrete function."""
+    found = _may_write.get(concrete)
+    if found is None:
+        found = _may_write[concrete] = _writes_variables(concrete.graph)
+    if found:
+        _latest_s[threading.get_ident()] = time.monotonic()
+
+
+def why_not(done: str) -> str | None:
+    """Why workers must not be joined, or left (`done`), now, in words; None where no other thread trains."""
+    alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+    since_s = time.monotonic() - RECENT_S
+    if not any(thread in alive and at_s > since_s for thread, at_s in list(_latest_s.items())):
+        return None
+    return (
+        f"another thread of this program trains without Placer, and may lose a step when workers are {done}; wrap its "
+        "step, too, or train in one thread"
+    )
+
+
+def _writes_variables(graph: Any) -> bool:
+    """Whether an op other than a plain read takes the handle of a variable that a function has captured."""
+    handles = (inner for _, inner in graph.captures if tf_internals.variables.is_handle_of_variable(inner))
+    return any(op.type not in READS for inner in handles for op in inner.consumers())
