@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import hashlib
 import json
 import os
 import re
@@ -23,6 +24,7 @@ import msgspec
 from placer.errors import BadInputError, PlacerError, first_twice, short
 
 LARGEST_FILE_BYTES = 128 << 20  # a graph of some 400,000 ops
+LONGEST_STEM_BYTES = 180  # of a name that Placer makes
 PIPE_S = 60.0  # for so long the reader of a pipe may take nothing
 HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")  # the first of two that make a character
 # Names are echoed in tables and error lines.
@@ -92,6 +94,16 @@ def read_input(path: str | Path, format: str) -> bytes:
     if not data.strip():
         raise BadInputError(f"{path}: is empty; give the path of a {format} file.")
     return data.removeprefix(codecs.BOM_UTF8)
+
+
+def shortened(stem: str) -> str:
+    """A file's name of a length that every file system takes: cut where it is too long, and told from others by a
+    digest.
+    """
+    if len(stem.encode()) <= LONGEST_STEM_BYTES:
+        return stem
+    digest = hashlib.sha256(stem.encode()).hexdigest()[:8]
+    return f"{stem.encode()[:LONGEST_STEM_BYTES].decode(errors='ignore')}-{digest}"
 
 
 def unread(path: str | Path, error: OSError | ValueError) -> BadInputError:

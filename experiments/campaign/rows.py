@@ -18,6 +18,7 @@ DIGEST_BYTES = 16
 # What reading a value may raise that no Placer wrote.
 ERRORS = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
 
+Moment = Annotated[float, msgspec.Meta(ge=0, le=2.5e11)]  # seconds since 1970, until the year 9892
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 T = TypeVar("T")
@@ -75,7 +76,7 @@ class FailureRow(msgspec.Struct, array_like=True):
     n: Number | None
     reason: str
     detail: str
-    at: Seconds
+    at: Moment
 
 
 class Final(msgspec.Struct):

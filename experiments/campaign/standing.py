@@ -110,8 +110,15 @@ def after(store: CampaignStore, budgets: tuple[int, ...]) -> list[Facts]:
 
 def _reached(cells: list[Held], budget: int, single_s: float) -> list[tuple[float, bool]]:
     """Of each cell that went so far: the ratio to the best single device, and whether that was side by side."""
-    far = [held for held in cells if len(held.trials) >= budget or held.ended is not None]
+    far = [held for held in cells if len(held.trials) >= budget or _is_over(held)]
     return [found for held in far if (found := _ratio_after(held, budget, single_s)) is not None]
+
+
+def _is_over(held: Held) -> bool:
+    """Whether a search has come to its end, be it by its minutes."""
+    if held.wanted is None:
+        return held.ended is not None
+    return held.is_searched(Limits(held.wanted, held.minutes))
 
 
 def _ratio_after(held: Held, budget: int, single_s: float) -> tuple[float, bool] | None:

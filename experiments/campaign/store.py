@@ -34,7 +34,7 @@ from experiments.campaign.rows import (
     typed,
     unsealed,
 )
-from placer.errors import BadInputError, one_line
+from placer.errors import BadInputError, PlacerError, one_line
 from placer.result import Failed, Result
 from placer.sqlite_file import SQLiteFile, code, is_other
 from search.problem.problem import Placement
@@ -228,13 +228,13 @@ class CampaignStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All that is executed in the block, or nothing. Raises BadInputError where it cannot be written."""
+        """All that is executed in the block, or nothing. Raises PlacerError where it cannot be written."""
         try:
             with self._file.transaction():
                 yield
         except sqlite3.Error as error:
             advice = "Make room" if code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) else "Correct that"
-            raise BadInputError(
+            raise PlacerError(
                 f"the store {self.path} cannot be written: {error}; what was stored before is kept. {advice}, then "
                 "run the same command again."
             ) from None

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from experiments.campaign.rows import ERRORS
 from experiments.campaign.store import SHAPE, CampaignStore, Held, is_store
 from placer.errors import BadInputError
 from placer.result import Measured
@@ -62,10 +63,17 @@ def _sources(name: str, path: Path) -> Iterator[Source]:
         for case in dict.fromkeys(held.case_key for held in cells):
             opened = store.opened(case) or {}
             content = store.content(case, SHAPE)
-            shape = None if content is None else msgspec.msgpack.decode(content, type=Shape)
+            shape = None if content is None else _shape(path, content)
             singles = [step_s for _, step_s in opened.get("singles", []) if step_s is not None]
             fastest = _fastest([held for held in cells if held.case_key == case], min(singles, default=inf))
             yield Source(name, case, terms[case].get("objective", "makespan"), shape, fastest)
+
+
+def _shape(path: Path, content: bytes) -> Shape:
+    try:
+        return msgspec.msgpack.decode(content, type=Shape)
+    except ERRORS as error:
+        raise BadInputError(f"the warm start {path} is damaged: {error}; leave it out.") from None
 
 
 def _fastest(cells: Sequence[Held], single_s: float) -> tuple[tuple[float, Placement], ...]:

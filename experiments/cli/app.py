@@ -14,7 +14,7 @@ from experiments.cli import options
 from experiments.cli.bench import bench
 from experiments.cli.campaign import app as campaign
 from experiments.cli.failures import in_one_line
-from experiments.cli.last_words import last_words
+from experiments.cli.last_words import become_another, last_words
 from experiments.cli.mappings import diff, show
 from experiments.cli.options import device_spec, measuring, show_result
 from experiments.cli.quiet import import_quietly
@@ -354,6 +354,7 @@ def worker(
     """
     from placer.devices.workers.standalone import become_worker
 
+    become_another()
     become_worker(listen, cores, as_json)
 
 

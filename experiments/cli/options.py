@@ -169,7 +169,7 @@ def measuring(store: Path | None = None) -> Iterator[Store | None]:
 def show_result(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:
     """Print the facts as JSON, or call `show`. Raises PlacerError where stdout cannot be written."""
     if as_json:
-        print(json.dumps(facts))
+        print(json.dumps(facts, allow_nan=False))
     else:
         show()
     flush_stdout()

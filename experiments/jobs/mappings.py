@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping as MappingABC
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,18 @@ def compared(one: Path, other: Path) -> Facts:
 
 
 def _devices(mapping: Mapping, ops: MappingABC[str, int]) -> Facts:
-    """Of each device of the topology: its ops, the seconds that they take as profiled, and bytes that they keep."""
+    """Of each device of the topology: its ops, the seconds that they take as profiled, None where one was not, and the
+    bytes that they keep.
+    """
     topology, busy_s = mapping.topology, [0.0] * len(mapping.topology)
     for op, d in zip(mapping.graph.ops, mapping.devices, strict=True):
         busy_s[d] += op.cost_on(topology.devices[d])
     return {
-        name: {"ops": ops.get(name, 0), "busy_s": busy_s[d], "memory_bytes": mapping.memory_bytes[d]}
+        name: {
+            "ops": ops.get(name, 0),
+            "busy_s": busy_s[d] if busy_s[d] < inf else None,
+            "memory_bytes": mapping.memory_bytes[d],
+        }
         for d, name in enumerate(topology.names)
     }
 

@@ -20,7 +20,8 @@ def show_mapping(facts: Facts) -> None:
     has_more = facts["checked"]
     table = Table("device", *_right("ops", *(["busy", "memory"] if has_more else [])))
     for name, device in facts["devices"].items():
-        more = [ms(device["busy_s"]), mib(device["memory_bytes"])] if has_more else []
+        busy = "-" if device["busy_s"] is None else ms(device["busy_s"])
+        more = [busy, mib(device["memory_bytes"])] if has_more else []
         table.add_row(cell(name), f"{device['ops']:,}", *more)
     console.print(cell(_title(facts), 200), style="bold")
     console.print(table)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from experiments.report.console import literal_console
 from experiments.report.plots.scaling import ScalingCurve, SgdCurve
-from experiments.report.text import cell, printable
+from experiments.report.text import MOST, cell, printable
 from placer.figures import ms
 from surrogate.scaling.model import LEVEL, Value
 from surrogate.scaling.sync_sgd import Iteration
@@ -22,7 +22,7 @@ TEXT_COLUMNS = 72  # of an iteration drawn as text
 def show_fit(facts: Facts) -> None:
     """The formula, what each column does, the constants, and what follows in sentences."""
     console = literal_console()
-    console.print(facts["formula"], soft_wrap=True)
+    console.print(printable(facts["formula"], MOST), soft_wrap=True)
     of_more = f", drawn at random from {facts['drawn_from']}" if facts["drawn_from"] else ""
     console.print(
         f"{facts['rows']} runs{of_more}; off by {facts['mape']:.1%} on average, on runs left out by "
@@ -50,9 +50,9 @@ def show_prediction(facts: Facts) -> None:
     """One line, or a table along the column that varies."""
     console = literal_console()
     run = ", ".join(f"{key} {_plain(value)}" for key, value in facts["run"].items())
-    console.print(f"{facts['target']} of a run with {run}", soft_wrap=True)
+    console.print(printable(f"{facts['target']} of a run with {run}", MOST), soft_wrap=True)
     if facts["assumed"]:
-        console.print(f"(usual values: {', '.join(facts['assumed'])})", soft_wrap=True)
+        console.print(printable(f"(usual values: {', '.join(facts['assumed'])})", MOST), soft_wrap=True)
     table = Table(cell(facts["vary"] or ""))
     for column in (facts["target"], f"{facts['level']:.0%} of runs", "x the first"):
         table.add_column(cell(column), justify="right")

@@ -50,6 +50,7 @@ def comparison_facts(found: Comparison) -> Facts:
         "lower_bound_s": found.lower_bound_s,
         "in_process_s": found.untouched.step_s,
         "tf_default_s": found.tf_default_s,
+        "notes": list(found.notes),
         "interrupted": found.interrupted,
         "seconds": found.seconds,
     }
@@ -125,6 +126,7 @@ def comparison_lines(facts: Facts) -> list[str]:
         f"{ms(facts['lower_bound_s'])}.",
     ]
     lines.append(reference_line(facts["tf_default_s"], facts["in_process_s"], bool(facts["pins"])))
+    lines += facts["notes"]
     if longer := facts["longer"]:
         found = "ran nothing" if longer["step_s"] is None else f"found {ms(longer['step_s'])}"
         lines.append(f"{longer['searcher']}: {found} with {longer['measured']} measurements; {longer['ended']}")

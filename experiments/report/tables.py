@@ -13,7 +13,7 @@ from experiments.jobs.plan import Simulated
 from experiments.jobs.search.finding import Finding, Pipelined, Trial, step_s
 from experiments.report.console import literal_console
 from experiments.report.gantt import gantt_text
-from experiments.report.text import cell
+from experiments.report.text import MOST, cell, printable
 from placer.figures import mib, ms
 from placer.result import Failed, Measured
 from placer.splits.plan import SplitPlan
@@ -228,7 +228,7 @@ def show_facts(facts: Facts) -> None:
         table.add_row(cell(name, 40), ms(d["load"]), ms(d["busy_s"]), memory, peak)
     console.print(table)
     for note in facts.get("notes", ()):
-        console.print(note, soft_wrap=True)
+        console.print(printable(note, MOST), soft_wrap=True)
 
 
 def show_simulated(simulated: Simulated) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 
 def percent(share: float | None) -> str:
     """A share with one digit after the point; None is "-"."""
     return "-" if share is None else f"{share:.1%}"
+
+
+MOST = 4000  # letters of a line
 
 
 def printable(name: str, length: int) -> str:
@@ -21,6 +25,11 @@ def cell(text: object, length: int = 60) -> str:
     return printable(str(text), length)
 
 
+def _escaped(text: str) -> str:
+    """Text that ends neither a cell nor a row."""
+    return re.sub(r"(?<!\\)\|", r"\\|", text).replace("\n", " ")
+
+
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]] = (), left: Iterable[int] = (0,)) -> list[str]:
     """The lines of a Markdown table; a row that is too short is filled up with empty cells.
 
@@ -28,5 +37,5 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]] = (), lef
     """
     aligned = set(left)
     ruler = ["---" if i in aligned else "---:" for i in range(len(heads))]
-    whole = [[*row, *[""] * (len(heads) - len(row))] for row in rows]
+    whole = [[*map(_escaped, row), *[""] * (len(heads) - len(row))] for row in rows]
     return ["| " + " | ".join(row) + " |" for row in (heads, ruler, *whole)]

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from experiments.zoo.training import TrainingStep
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 
 Function = Callable[..., Any]
 WANTED = "return (step, example_inputs): a function and a tuple of tensors"
@@ -86,6 +86,10 @@ def find(spec: str) -> UserStep:
     Raises BadInputError where a half is missing or there is no such file.
     """
     where, _, function = spec.rpartition(":")
+    try:
+        spec.encode()
+    except UnicodeEncodeError:
+        raise BadInputError(f"{short(spec)} is no text in UTF-8, and could stand in no report; rename it.") from None
     if not where or not function:
         raise BadInputError(f"{spec!r} names no step; write file.py:function or module:function.")
     if not (where.endswith(".py") or "/" in where):

@@ -11,7 +11,7 @@ import numpy as np
 from placer.errors import BadInputError, short
 from placer.files import Document, Name, read_document, write_document
 from surrogate.scaling.fit import PENALTIES
-from surrogate.scaling.form import Coding, Form
+from surrogate.scaling.form import CONSTANT, OF_PREDICTIONS, Coding, Form
 from surrogate.scaling.model import ScalingModel
 
 SCALING_FORMAT = "placer.scaling/1"
@@ -115,11 +115,15 @@ def formula(model: ScalingModel) -> str:
 def _check(path: str | Path, file: ScalingFile, coding: Coding) -> None:
     """What the types cannot say. Raises BadInputError."""
     columns = set(coding.form.columns)
+    if file.target in OF_PREDICTIONS:
+        raise BadInputError(f"{path}: $.target is {file.target}, which predictions hold beside it; fit it anew.")
     known = {*file.levels, *file.typical}
     if known != columns or set(file.levels) & set(file.typical):
         raise BadInputError(f"{path}: $.levels and $.typical must together name each column once; fit it again.")
     if set(file.constants) != set(coding.names):
         raise BadInputError(f"{path}: $.constants are not those of its terms and extrinsic columns; fit it again.")
+    if not any(file.constants[name] for name in (*coding.names[: len(coding.coefficients)], CONSTANT)):
+        raise BadInputError(f"{path}: $.constants of its terms are all 0, and so is every prediction; fit it again.")
     if any(len(row) != len(coding.names) for row in file.samples):
         raise BadInputError(f"{path}: $.samples need {len(coding.names)} numbers a row; fit it again.")
     if set(file.ranges) != set(file.typical) or set(file.usual) != columns or not file.errors:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.errors import BadInputError, listed, short
-from surrogate.scaling.form import TINY, Coded, Coding, Form
+from surrogate.scaling.form import OF_PREDICTIONS, TINY, Coded, Coding, Form
 from surrogate.scaling.model import ScalingModel
 from surrogate.scaling.runs import Floats, Runs
 
@@ -103,6 +103,8 @@ def checked(runs: Runs, form: Form, target: str, settings: FitSettings) -> tuple
         if name not in runs.columns:
             raise BadInputError(f"{runs.source}: has no column {short(name)}; it has {listed(list(runs.columns))}.")
     seconds = runs.numbers(target)
+    if target in OF_PREDICTIONS:
+        raise BadInputError(f"predictions hold a {target} beside the target; give the column {target} another name.")
     if target in form.columns:
         raise BadInputError(f"column {short(target)} is the target; it cannot explain itself.")
     if not (seconds > 0).all():

@@ -16,6 +16,7 @@ from surrogate.scaling.runs import Floats, Runs
 TINY, FAR = 1e-300, 300.0  # what a zero counts as under a logarithm; the largest exponent of e, still finite squared
 JOIN = "*"
 CONSTANT = "C"
+OF_PREDICTIONS = ("value", "low", "high", "ratio")  # what predictions hold beside the target
 
 
 @dataclass(frozen=True)

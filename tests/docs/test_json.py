@@ -32,7 +32,7 @@ OF = {
     "profile": (profile.profile_facts, profile.family_facts),
     "spoc": (spoc.model_facts, spoc.graph_facts),
     "scale": (scale.fit_command, scale.fit_facts, scale.prediction_facts, scale.sgd_command, scale._sgd_row),
-    "campaign": (standing.standing, standing._cell, warm_start.warm_facts),
+    "campaign": (standing.standing, standing._cell, standing.after, warm_start.warm_facts),
     "worker": (standalone.main,),
 }  # fmt: skip
 ALSO = {  # fields that do not stand as keys in these functions

@@ -14,7 +14,7 @@ import pytest
 
 from placer import files
 from placer.errors import BadInputError, PlacerError
-from placer.files import check_outputs, write_whole
+from placer.files import check_outputs, shortened, write_whole
 
 CONTENT = b"new"
 LARGE = bytes(range(256)) * 4096  # more than a pipe holds
@@ -249,3 +249,8 @@ def test_nobody_can_foresee_the_name_of_a_file_in_the_making(tmp_path, monkeypat
         write_whole(tmp_path / "mapping.json", CONTENT)
     assert len(set(names)) == 8
     assert all(re.fullmatch(r"\.[0-9a-f]{16}\.part", name) for name in names)
+
+
+def test_a_long_name_is_cut_and_told_from_others():
+    one, other = shortened("é" * 300 + "a"), shortened("é" * 300 + "b")
+    assert one != other and max(len(one.encode()), len(other.encode())) < 200 and shortened("short") == "short"

@@ -9,8 +9,10 @@ from typing import Any
 
 from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured.profiled import Profiled
+from experiments.campaign.rows import ERRORS
 from experiments.campaign.store import PROFILE, CampaignStore, Held
 from placer.errors import BadInputError, PlacerError
+from placer.files import shortened
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
 
@@ -33,7 +35,10 @@ def write_best(store: CampaignStore, folder: Path) -> dict[str, str]:
         raise BadInputError(f"--best {folder}: {error.strerror}; name another folder.") from None
     names = _file_names(cases)
     for case in cases:
-        file = _best(store, case, [held for held in cells if held.case_key == case])
+        try:
+            file = _best(store, case, [held for held in cells if held.case_key == case])
+        except ERRORS as error:
+            raise PlacerError(f"{store.path} is damaged: of {case}, {type(error).__name__}: {error}.") from None
         write_mapping(folder / names[case], file)
     return {case: str(folder / names[case]) for case in cases}
 
@@ -42,7 +47,8 @@ def _best(store: CampaignStore, case: str, cells: Sequence[Held]) -> MappingFile
     """Of a case's cells the one that is the farthest ahead of what was measured beside it."""
     held = max(cells, key=lambda held: _ratio(held.final or {}))
     final, content, opened = held.final or {}, store.content(case, PROFILE), store.opened(case) or {}
-    assert content is not None
+    if content is None:
+        raise LookupError("its profile is missing")
     # Its run order is part of what was measured, and that is by the costs as the search had corrected them.
     calibration = (opened if held.state is None else held.state).get("calibration")
     prediction = Profiled.decoded(content).calibrated(calibration)
@@ -75,7 +81,7 @@ def _file_names(cases: Sequence[str]) -> dict[str, str]:
     """A name for each case, by its own; numbered where two would be the same."""
     names: dict[str, str] = {}
     for case in cases:
-        stem = re.sub(r"[^\w.@-]+", "-", case).strip("-")
+        stem = shortened(re.sub(r"[^\w.@-]+", "-", case).strip("-"))
         taken = sum(name.partition("~")[0].removesuffix(".json") == stem for name in names.values())
         names[case] = f"{stem}~{taken + 1}.json" if taken else f"{stem}.json"
     return names

@@ -52,7 +52,7 @@ def run_comparison(
             found = contest.finish()
             job.note_suspends()
         signals.note(SIGNALS)  # what was found shall be handed back
-        return replace(found, unkept=job.unkept)
+        return replace(found, unkept=job.unkept, notes=(*job.notes, *job.ended))
 
 
 @dataclass

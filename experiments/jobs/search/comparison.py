@@ -83,6 +83,7 @@ class Comparison:
     interrupted: bool
     seconds: float
     unkept: str = ""  # why some of it is not in the store
+    notes: tuple[str, ...] = ()  # on the step, and what was not tried
 
     @property
     def singles(self) -> tuple[Trial, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 from experiments.campaign.cells import MEASURED, Case
 from experiments.campaign.measured.profiled import Profiled
 from experiments.campaign.predicted import PredictedCase
+from experiments.campaign.rows import ERRORS
 from experiments.campaign.store import PROFILE, CampaignStore, Held
 from experiments.jobs.plan import timeline_of
 from placer.errors import PlacerError
@@ -77,7 +78,9 @@ def _beside(problem: Problem, cells: Sequence[Held]) -> Placement | None:
     finals = [held.final for held in cells if held.final and not held.lacks_final]
     if not finals:
         return None
-    devices = max(finals, key=lambda final: (final["best_single_s"] or 1.0) / final["best_s"])["devices"]
+    devices = max(finals, key=lambda final: (final["best_single_s"] or 1.0) / final["best_s"]).get("devices", ())
+    if len(devices) != len(problem.graph):
+        raise GoneError("the stored mappings are of another graph")
     return tuple(devices[unit[0]] for unit in problem.units)
 
 
@@ -97,7 +100,10 @@ def searched(key: str, kind: str, cases: Mapping[str, Case], store: CampaignStor
         content = store.content(key, PROFILE)
         if content is None:
             raise GoneError("its model was not profiled yet")
-        prediction = Profiled.decoded(content).calibrated((store.opened(key) or {}).get("calibration"))
+        try:
+            prediction = Profiled.decoded(content).calibrated((store.opened(key) or {}).get("calibration"))
+        except (PlacerError, *ERRORS) as error:
+            raise GoneError(f"what was profiled is damaged in the store ({error})") from None
         return prediction.problem, prediction.groups
     if key not in cases:
         raise GoneError("its files are named by the campaign's spec, which has the case no more, or was not given")

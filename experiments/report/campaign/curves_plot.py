@@ -16,7 +16,10 @@ def picture(store: CampaignStore, format: str) -> bytes:
     """The picture in this format, such as "png". Raises PlacerError where there is nothing to draw."""
     panels = regret_panels(store)
     if not panels:
-        raise PlacerError(f"{store.path}: nothing ran yet, so that there is no convergence to draw.")
+        raise PlacerError(
+            f"{store.path}: no mapping was measured, so that there is no convergence to draw: nothing ran yet, or a "
+            "single device was proven to be the best."
+        )
     return regret_picture(panels, format)
 
 
@@ -42,7 +45,7 @@ def _curve(curve: Curve, best_s: float) -> RegretCurve:
     spread = {int(at): values for at, *values in zip(curve.at, curve.median_s, curve.low_s, curve.high_s, strict=True)}
     rows: list[tuple[float | None, ...]] = []
     for count in range(int(curve.at[-1]) + 1):
-        known = [value / best_s - 1 for value in spread[count]] if count in spread else None
+        known = [value / (best_s or 1.0) - (best_s > 0) for value in spread[count]] if count in spread else None
         rows.append(tuple(known) if known else rows[-1] if rows else (None, None, None))
     middle, low, high = zip(*rows, strict=True)
     return RegretCurve(curve.searcher, middle, low=low, high=high)

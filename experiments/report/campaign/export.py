@@ -19,7 +19,6 @@ from placer.files import check_not_read, check_outputs, parquet
 CSV, PARQUET, OPTUNA, TENSORBOARD, PERFETTO = "csv", "parquet", "optuna", "tensorboard", "perfetto"
 FORMATS = (CSV, PARQUET, OPTUNA, TENSORBOARD, PERFETTO)
 ENDINGS = {".csv": CSV, ".parquet": PARQUET, ".db": OPTUNA}
-SQLITE = "sqlite:///"  # what the address of an SQLite storage begins with
 TABLES, FOLDERS = (CSV, PARQUET), (TENSORBOARD, PERFETTO)
 
 
@@ -43,9 +42,21 @@ def check_export(out: str, format: str | None, inputs: Sequence[Path] = ()) -> s
     _check_extra(meant)
     if meant not in FOLDERS and "://" not in out:
         check_outputs(out, inputs=inputs)
-    elif out.startswith(SQLITE):
-        check_not_read(out.removeprefix(SQLITE), inputs)
+    elif meant == OPTUNA and (file := _file_of(out)) is not None:
+        check_not_read(file, inputs)
     return meant
+
+
+def _file_of(storage: str) -> str | None:
+    """The file of a storage that is one, whatever its driver and options; None for a server."""
+    from sqlalchemy.engine import make_url  # which optuna has
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(storage)
+    except ArgumentError:
+        return None
+    return url.database if url.get_backend_name() == "sqlite" else None
 
 
 def _check_extra(format: str) -> None:

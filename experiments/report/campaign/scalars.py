@@ -12,7 +12,7 @@ from experiments.campaign.standing import best_single_s
 from experiments.campaign.store import CampaignStore, Held
 from placer.errors import BadInputError, PlacerError
 from placer.event_files import PREFIX, header, records, scalars
-from placer.files import write_whole
+from placer.files import shortened, write_whole
 from placer.result import Measured
 
 
@@ -33,9 +33,9 @@ def write_scalars(store: CampaignStore, folder: Path, report: str) -> int:
     What an earlier export wrote is replaced. Raises PlacerError where it cannot be written.
     """
     check_tensorboard()
-    count, times = 0, store.times()
+    count = 0
     try:
-        cells = store.held()
+        cells, times = store.held(), store.times()  # in this order: what comes in between has a time, and is left out
         folders = file_names(held.case_key for held in cells)
         for held in cells:
             single_s = best_single_s(store.opened(held.case_key))
@@ -53,7 +53,7 @@ def file_names(keys: Iterable[str]) -> dict[str, str]:
     """For each key a name without what a file's name had better not have; numbered where two would be the same."""
     names: dict[str, str] = {}
     for key in dict.fromkeys(keys):
-        stem = name = re.sub(r"[^\w.-]+", "_", key).strip("._") or "_"
+        stem = name = shortened(re.sub(r"[^\w.-]+", "_", key).strip("._") or "_")
         number = 1
         while name in names.values():
             number += 1

@@ -13,6 +13,7 @@ from experiments.campaign.store import StoredTrial
 from experiments.report.campaign.warm_starts import warm_lines
 from experiments.report.console import literal_console
 from experiments.report.progress import rich_progress
+from experiments.report.text import MOST, printable
 from experiments.report.text import cell as shown
 from placer.figures import short_ms
 
@@ -139,7 +140,8 @@ def standing_lines(facts: Facts) -> list[str]:
         )
     lines += warm_lines(facts)
     if (last := facts["last_failure"]) is not None:
-        lines.append(f"The last failure: {last['cell'] or last['case']}: {last['reason']}: {last['detail']}")
+        failed = f"The last failure: {last['cell'] or last['case']}: {last['reason']}: {last['detail']}"
+        lines.append(printable(failed, MOST))
     return lines
 
 

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
@@ -276,3 +277,13 @@ def test_predicted_cells_are_not_of_races(done):
     with CampaignStore(done / "campaign.sqlite", reads=True) as store:
         assert "~" not in report_content(store, None, "md").decode()
         assert "Predicted: the best mappings are" in gains(store)
+
+
+def test_a_search_whose_minutes_are_over_counts_for_all_larger_budgets(tmp_path):
+    with CampaignStore(tmp_path / "m.sqlite") as store:
+        spent = replace(LUCKY, minutes=1 / 60)
+        store.want([spent])
+        store.keep_opened("m", {"singles": [["worker:0", 1.0]], "bound_s": 0.1}, {})
+        store.keep(LUCKY.key, StoredTrial(0, (0, 1), Measured(0.4, 0.2, 3), 5.0), {})
+        (found,) = after(store, (1, 50))
+        assert found["after"] == {"1": 2.5, "50": 2.5}

@@ -134,3 +134,10 @@ def test_what_a_lack_of_memory_led_to_is_one():
         except OSError:
             raise OSError("Could not find/load shared object file")  # noqa: B904
     assert "no more memory (OSError: libllvmlite.so: failed to map segment" in (in_one_line(raised.value) or "")
+
+
+def test_a_process_that_goes_on_as_another_program_leaves_no_false_word():
+    """As `placer worker` does."""
+    goes_on = "from experiments.cli.last_words import become_another; become_another(); os.execv('/bin/true', ['true'])"
+    done = limited(4_000_000, "-c", DIES.format(death=goes_on))
+    assert (done.returncode, done.stderr) == (0, "")

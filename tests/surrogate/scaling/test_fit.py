@@ -231,3 +231,10 @@ def test_forms_that_are_none_are_refused(intrinsic, extrinsic, says):
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(BadInputError):
         FitSettings(**settings)
+
+
+def test_a_target_that_predictions_could_not_name_is_refused():
+    cells = table(30)
+    cells["ratio"] = cells.pop("step_s")
+    with pytest.raises(BadInputError, match="give the column ratio another name"):
+        fit(of(cells), PUBLISHED, "ratio", QUICK)
