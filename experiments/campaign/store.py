@@ -132,7 +132,7 @@ class CampaignStore:
         """Opens the file, which is made where there is none. reads: only to read what is there.
 
         Raises BadInputError where it cannot be used, where another campaign writes to it, and where a newer Placer
-        wrote it.
+        wrote it, and PlacerError where it is to be written and cannot.
         """
         self.path, self.migrations = path, migrations
         self._lock_fd: int | None = None
@@ -155,7 +155,7 @@ class CampaignStore:
             raise BadInputError(
                 f"the store {path} cannot be used: {one_line(str(error))}; correct that, or name another."
             ) from None
-        except BadInputError:
+        except PlacerError:
             self._unlock()
             raise
 

@@ -24,7 +24,7 @@ from placer.devices.workers.addresses import listens
 from placer.devices.workers.deadline import drop_deadlines, waiting
 from placer.devices.workers.setting import setting
 from placer.devices.workers.worker_info import INFO_PATH, WorkerInfo
-from placer.devices.workers.workers import FAIL_FAST, free_ports
+from placer.devices.workers.workers import FAIL_FAST, free_ports, no_proxy
 from placer.errors import BadInputError, PlacerError, listed, short, what_failed
 
 JOIN_TIMEOUT_S = 30.0
@@ -63,6 +63,7 @@ def join_workers(tasks: Mapping[int, str], *, own: bool = False) -> Joined:
     PlacerError where one does not answer, BadInputError for one with another TensorFlow than this process's.
     """
     global _heeding
+    os.environ.update(no_proxy())  # before the first channel
     deadline = time.monotonic() + JOIN_TIMEOUT_S
     mine = [own_address(_ip(address)) for address in tasks.values()]
     interfaces = {name for name in map(interface_of, mine) if name is not None}

@@ -11,7 +11,7 @@ from typing import Any
 from placer.devices.host.cores import usable_cores
 from placer.devices.ray.spec import RaySpec, is_ray
 from placer.devices.workers.workers import share_cores
-from placer.errors import BadInputError, short
+from placer.errors import BadInputError, first_twice, short
 from placer.graph.graph_files import read_topology
 from placer.graph.memory_limits import MemoryLimits
 
@@ -102,6 +102,8 @@ def worker_addresses(spec: str) -> tuple[str, ...]:
         if not all(map(ADDRESS.match, spec.split(","))):
             raise BadInputError(f"devices {spec!r} is unknown; write {SPECS}, or leave it out.")
         addresses = tuple(spec.split(","))
+        if (twice := first_twice(addresses)) is not None:
+            raise BadInputError(f"devices {short(spec)} names {short(twice)} twice; leave one of them out.")
         for address in addresses:
             _check_address(address, is_alone=len(addresses) == 1)
         return addresses

@@ -94,10 +94,10 @@ class Connection:
         for workers that do not start.
         """
         with self._preparing:
-            if self.is_away and self.workers is not None:
-                self.workers.restart_ended()
-            elif self.workers is None and self._whole is None:
+            if self.workers is None and self._whole is None:
                 self.workers = start_own(self.spec, self.max_memory)
+            elif self.workers is not None and not self.is_joined:
+                self.workers.restart_ended()
 
     def join(self) -> Devices:
         """All devices, joined to this process at the first call, and at the first after they were left.
@@ -122,6 +122,9 @@ class Connection:
                 self._watch_no_more()
                 if times_connected() != before:
                     self._leave_all()
+                if self._whole is None and self.workers is not None:  # whoever asks next starts others
+                    self.workers.close()
+                    self.workers = None
                 raise
             self.devices = self._whole = found
             self.is_away = False
@@ -224,9 +227,17 @@ class Connection:
             while not self._joins_without(lost):
                 lost = [name for name in self.whole.lost() if name not in self.missing]  # by now, others are, too
                 if not lost:
+                    self._miss_all()
                     break
         finally:
             self._joined_anew()
+
+    def _miss_all(self) -> None:
+        """None of the devices could be joined, though all that are not missing answer: bring them back, too."""
+        left = [name for name in self.whole.addresses if name not in self.missing]
+        if left:
+            self.missing += tuple(left)
+            self._reconnections.append(self.whole.reconnect(left))
 
     def _joins_without(self, lost: Sequence[str]) -> bool:
         """Whether the devices could be joined that are left without these and those that were missing before."""

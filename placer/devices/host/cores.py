@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from math import ceil
@@ -21,6 +21,23 @@ def usable_cores() -> list[int]:
     """
     cores = sorted(os.sched_getaffinity(0))
     return cores[: core_count(len(cores), known_quota())]
+
+
+def by_place(cores: Iterable[int], root: Path = ROOT) -> list[int]:
+    """Cores in the order of their places: those of one socket, and then the threads of one physical core, side by side.
+    The kernel numbers threads of a core far apart on most machines. root: of the file system (sysfs).
+    """
+    return sorted(cores, key=lambda core: (*_place(core, root), core))
+
+
+def _place(core: int, root: Path) -> tuple[int, int]:
+    """(socket, physical core); as if each were one of its own where that is not known."""
+    folder = root / "sys/devices/system/cpu" / f"cpu{core}" / "topology"
+    try:
+        socket, physical = (int((folder / name).read_text()) for name in ("physical_package_id", "core_id"))
+    except (OSError, ValueError):
+        return 0, core
+    return socket, physical
 
 
 def core_count(cores: int, quota: float | None) -> int:

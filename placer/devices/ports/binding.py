@@ -123,16 +123,29 @@ def _tied(ports: Collection[int], tie: Callable[[socket.socket], None], to: str,
     return bound
 
 
+def _duplicate(descriptor: int) -> socket.socket:
+    """Another handle of a socket, whose mode stays as it is. Without SOCK_NONBLOCK, Python would apply the program's
+    default timeout, and with it make the program's own socket one that does not block.
+    """
+    copy = os.dup(descriptor)
+    try:
+        return socket.socket(type=socket.SOCK_STREAM | socket.SOCK_NONBLOCK, fileno=copy)
+    except BaseException:
+        os.close(copy)
+        raise
+
+
 def tcp_sockets() -> Iterator[socket.socket]:
     """A duplicate of each TCP socket of this process; close it after use."""
     for entry in list(Path("/proc/self/fd").iterdir()):
         try:
             if not str(entry.readlink()).startswith("socket:"):
                 continue
-            handle = socket.socket(fileno=os.dup(int(entry.name)))
+            handle = _duplicate(int(entry.name))
         except OSError:  # closed since it was listed
             continue
-        if handle.family in (socket.AF_INET, socket.AF_INET6) and handle.type == socket.SOCK_STREAM:
+        kind = handle.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)
+        if handle.family in (socket.AF_INET, socket.AF_INET6) and kind == socket.SOCK_STREAM:
             yield handle
         else:
             handle.close()

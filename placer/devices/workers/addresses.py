@@ -19,16 +19,28 @@ class Answer(Enum):
     SILENT = auto()  # the machine, the network or the name server does not answer, which may pass
 
 
+_known: dict[str, str] = {}  # host -> the IP address at which it listened last
+
+
 def listens(address: str) -> bool:
     """Whether host:port accepts a connection within ANSWER_TIMEOUT_S."""
     return answer(address) is Answer.LISTENS
 
 
 def answer(address: str) -> Answer:
-    """What host:port answers within ANSWER_TIMEOUT_S, once the host's name is found."""
+    """What host:port answers within ANSWER_TIMEOUT_S, once the host's name is found. A name is looked up again only
+    where nothing listens at the address that it had, because a name server that is away is no lost worker.
+    """
     host, _, port = address.rpartition(":")
+    if host in _known and _answer(_known[host], port) is Answer.LISTENS:
+        return Answer.LISTENS
+    return _answer(host, port)
+
+
+def _answer(host: str, port: str) -> Answer:
     try:
-        with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S):
+        with socket.create_connection((host, int(port)), timeout=ANSWER_TIMEOUT_S) as found:
+            _known[host] = found.getpeername()[0]
             return Answer.LISTENS
     except ConnectionRefusedError:
         return Answer.REFUSES

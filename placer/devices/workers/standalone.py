@@ -29,7 +29,7 @@ from placer.devices.ports.listen_watch import ListenWatch
 from placer.devices.workers import freed_memory
 from placer.devices.workers.worker import server_parts, stay_on, whole_parts
 from placer.devices.workers.worker_info import WorkerInfo
-from placer.devices.workers.workers import FAIL_FAST, QUIET, USUAL
+from placer.devices.workers.workers import FAIL_FAST, QUIET, USUAL, no_proxy
 from placer.errors import BadInputError, PlacerError, one_line, short, what_failed
 
 UNPINNED = (
@@ -121,7 +121,7 @@ def environment() -> dict[str, str]:
     """The environment that it needs; unlike workers on this machine, it has the GPUs."""
     inherited = {name: value for name, value in os.environ.items() if name != FAIL_FAST}
     quiet = {name: value for name, value in QUIET.items() if name != "CUDA_VISIBLE_DEVICES"}
-    return {**USUAL, **inherited, **quiet}
+    return {**USUAL, **inherited, **quiet, **no_proxy()}
 
 
 def main() -> None:

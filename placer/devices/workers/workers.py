@@ -18,7 +18,7 @@ from functools import cache
 import psutil
 
 from placer.devices.host.child_python import module_command, module_paths
-from placer.devices.host.cores import usable_cores
+from placer.devices.host.cores import by_place, usable_cores
 from placer.devices.host.machine import ONEDNN
 from placer.devices.host.memory import available_bytes
 from placer.devices.workers.setting import setting
@@ -32,6 +32,8 @@ START_TIMEOUT_S = 120.0
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "10000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 # Defaults for what the environment leaves unset. oneDNN is on by itself; if it is told so, it prints nothing.
 USUAL = {**KEEP_MEMORY, ONEDNN: "1"}
+# gRPC would send what goes between workers through the HTTP proxy that the environment names.
+GRPC_OPTIONS, NO_PROXY = "TF_GRPC_DEFAULT_OPTIONS", "grpc.enable_http_proxy=0"
 # For the coordinating process only: workers have to wait for one another while one of them restarts.
 FAIL_FAST = "GRPC_FAIL_FAST"
 # Mebibytes that a worker may take beside its limit of --max-memory, which the kernel then enforces; unset: it does not.
@@ -148,7 +150,7 @@ def start_workers(
     number, PlacerError where a worker does not come up.
     """
     fence_bytes(), setting()  # each worker reads them, too, but would be blamed itself
-    cores = tuple(cores) or share_cores(count, usable_cores())
+    cores = tuple(cores) or share_cores(count, by_place(usable_cores()))
     wanted = tuple(ports) or free_ports(count)
     for port in wanted:
         _check_free(port)
@@ -164,6 +166,12 @@ def start_workers(
         workers.close()
         raise
     return workers
+
+
+def no_proxy() -> dict[str, str]:
+    """What the environment must hold for gRPC to use no HTTP proxy, with the options that the user has set."""
+    mine = os.environ.get(GRPC_OPTIONS, "")
+    return {GRPC_OPTIONS: mine if NO_PROXY in mine.split(",") else ",".join(filter(None, (mine, NO_PROXY)))}
 
 
 def share_cores(count: int, cores: list[int]) -> tuple[tuple[int, ...], ...]:
@@ -233,7 +241,7 @@ def _start(workers: Workers, task: int) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**USUAL, **inherited, **QUIET, **fenced, **module_paths()},
+        env={**USUAL, **inherited, **QUIET, **fenced, **module_paths(), **no_proxy()},
         start_new_session=True,  # Ctrl-C reaches the coordinating process alone, which ends the workers itself
     )
 

@@ -42,5 +42,5 @@ def why_not(done: str) -> str | None:
 
 def _writes_variables(graph: Any) -> bool:
     """Whether an op other than a plain read takes the handle of a variable that a function has captured."""
-    handles = (inner for _, inner in graph.captures if tf_internals.variables.is_handle_of_variable(inner))
+    handles = (inner for outer, inner in graph.captures if tf_internals.variables.is_handle_of_variable(outer))
     return any(op.type not in READS for inner in handles for op in inner.consumers())

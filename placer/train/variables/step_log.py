@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from placer import tf_internals
+from placer.train.variables.hooks import unwatched
 from placer.train.variables.replicas import Replicas
 
 SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the user does not say how many steps apart
@@ -79,7 +80,7 @@ class StepLog:
             if dtype is tf.resource or dtype is tf.variant:
                 self.unrepeatable += 1
                 return
-            step_bytes += tf_internals.variables.bytes_of(tensor)
+            step_bytes += _text_bytes(tensor) if dtype is tf.string else tf_internals.variables.bytes_of(tensor)
         self.steps.append(LoggedStep(self._writes, repeat))
         self._bytes += step_bytes + sum(map(tf_internals.variables.bytes_of, self._writes.values()))
         self._writes = {}
@@ -99,3 +100,9 @@ class StepLog:
             step.repeat()
         self._replicas.overwrite(self._writes)
         self.save()
+
+
+def _text_bytes(tensor: Any) -> int:
+    """Of strings, such as serialized examples, whose type says nothing of their lengths."""
+    with unwatched(), tf.device("CPU:0"):
+        return int(tf.reduce_sum(tf.cast(tf.strings.length(tensor), tf.int64)))

@@ -248,3 +248,19 @@ def test_own_gpus_are_those_of_this_process(two_cpus):
     both = replace(two_cpus, topology=replace(two_cpus.topology, devices=tuple(kinds)))
     assert not two_cpus.own_gpus and both.own_gpus == two_cpus.tf_names
     assert list(replace(both, addresses={"cpu:0": "there:1"}).own_gpus) == ["cpu:1"]
+
+
+def test_a_name_server_that_is_away_is_no_silent_worker(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"localhost:{listener.getsockname()[1]}"
+        assert answer(address) is Answer.LISTENS
+        resolve = socket.getaddrinfo
+
+        def away(host, *more, **how):
+            if host == "localhost":
+                raise socket.gaierror(socket.EAI_AGAIN, "try again")
+            return resolve(host, *more, **how)
+
+        monkeypatch.setattr(socket, "getaddrinfo", away)
+        assert answer(address) is Answer.LISTENS
+    assert answer(address) is Answer.SILENT

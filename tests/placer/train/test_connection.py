@@ -81,7 +81,11 @@ def missing_two(monkeypatch):
     monkeypatch.setattr("placer.train.connection.renew_all", lambda: None)
     connection = Connection("host:1,host:2,host:3", False, lambda: now[0])
     connection.devices = connection._whole = SimpleNamespace(
-        lost=lambda silent_s=0.0: (), without=joins, join_all=lambda: joins(()), reconnect=reconnect
+        lost=lambda silent_s=0.0: (),
+        without=joins,
+        join_all=lambda: joins(()),
+        reconnect=reconnect,
+        addresses={f"worker:{task}": f"host:{task + 1}" for task in range(3)},
     )
     connection.go_on_without(["worker:1", "worker:2"])
     assert joined.pop() == ("worker:1", "worker:2") and connection.back() == ()
@@ -308,3 +312,33 @@ def test_joining_again_in_vain_voids_all_as_joining_does_and_brings_what_was_los
         connection.rejoin()
     assert (connection.generation, renewed) == (8, [8]) and connection.devices == "without ('worker:1',)"
     assert connection.missing == ("worker:1",) and asked == [["worker:1"]] and len(connection._reconnections) == 1
+
+
+def test_where_nothing_can_be_joined_though_all_answer_all_are_brought_back(monkeypatch):
+    """As where a network flaps while a call that did not reach a worker is recovered from."""
+    connection, _, reconnecting, _ = missing_two(monkeypatch)
+
+    def without(missing):
+        raise PlacerError("it flaps.")
+
+    connection.whole.without, connection.whole.lost = without, lambda silent_s=0.0: ()
+    connection.missing, connection._reconnections = (), []
+    connection.go_on_without(())
+    assert connection.devices is None and set(connection.missing) == set(connection.whole.addresses)
+    assert set(reconnecting[-1].names) == set(connection.missing)
+
+
+def test_workers_that_ended_before_they_were_joined_are_started_again_and_a_failed_join_leaves_none(monkeypatch):
+    connection, done = Connection("workers:2", False), []
+    connection.workers = SimpleNamespace(
+        restart_ended=lambda: done.append("restarted"), close=lambda: done.append("closed"), processes=[]
+    )
+
+    def join(*_, **__):
+        raise PlacerError("they do not answer.")
+
+    monkeypatch.setattr("placer.train.connection.open_devices", join)
+    monkeypatch.setattr("placer.train.connection.refusal", lambda done: None)
+    with pytest.raises(PlacerError, match="do not answer"):
+        connection.join()
+    assert done == ["restarted", "closed"] and connection.workers is None

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from placer.devices.host import cores
-from placer.devices.host.cores import core_count, quota, quota_line, usable_cores
+from placer.devices.host.cores import by_place, core_count, quota, quota_line, usable_cores
 
 
 def file_system(root, files):
@@ -68,3 +68,12 @@ def test_a_quota_is_said_once_and_in_one_line(monkeypatch, caplog):
     (line,) = caplog.messages
     assert line.startswith("placer: this process may run on 3 cores, but its control group may keep 0.5 of them busy")
     assert "\n" not in line
+
+
+def test_threads_of_one_physical_core_lie_side_by_side(tmp_path):
+    """As on most machines: 0 and 4 are one core, 1 and 5 the next; of 6 nothing is known."""
+    for core, (socket, physical) in {0: (0, 0), 4: (0, 0), 1: (0, 1), 5: (0, 1), 2: (1, 0), 3: (1, 0)}.items():
+        folder = f"sys/devices/system/cpu/cpu{core}/topology"
+        file_system(tmp_path, {f"{folder}/physical_package_id": f"{socket}\n", f"{folder}/core_id": f"{physical}\n"})
+    assert by_place([0, 1, 2, 3, 4, 5], tmp_path) == [0, 4, 1, 5, 2, 3]
+    assert by_place([7, 6], tmp_path) == [6, 7]

@@ -242,3 +242,8 @@ def test_workers_at_an_outer_address_reach_one_another_and_the_coordinator():
     assert ended.returncode == 0, ended.stderr
     facts = json.loads(ended.stdout)
     assert [device["name"] for device in facts["devices"]] == ["worker:0", "worker:1", "cpu:0"]
+
+
+def test_an_address_that_stands_there_twice_is_refused():
+    with pytest.raises(BadInputError, match="names 'h:5001' twice"):
+        worker_addresses("h:5001,other:5000,h:5001")

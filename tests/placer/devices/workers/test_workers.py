@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from placer.devices.ports import binding
 from placer.devices.ports.binding import bind_to_loopback, listening_ports
 from placer.devices.workers import workers as workers_module
 from placer.devices.workers.worker import serve
-from placer.devices.workers.workers import Workers, _check_free, free_ports, share_cores, start_workers
+from placer.devices.workers.workers import Workers, _check_free, free_ports, no_proxy, share_cores, start_workers
 from placer.errors import BadInputError, PlacerError
 
 PARENT = """
@@ -173,3 +174,27 @@ def test_where_its_parts_have_moved_a_worker_imports_all_of_tensorflow(tmp_path,
         assert "--whole" in psutil.Process(workers.processes[0].pid).cmdline()
     finally:
         workers.close()
+
+
+@pytest.mark.parametrize(
+    ("mine", "options"),
+    [
+        ("", "grpc.enable_http_proxy=0"),
+        ("grpc.x=1", "grpc.x=1,grpc.enable_http_proxy=0"),
+        ("grpc.enable_http_proxy=0", "grpc.enable_http_proxy=0"),
+    ],
+)
+def test_no_proxy_is_asked_for_workers_and_the_users_options_stay(monkeypatch, mine, options):
+    monkeypatch.setenv("TF_GRPC_DEFAULT_OPTIONS", mine)
+    assert no_proxy() == {"TF_GRPC_DEFAULT_OPTIONS": options}
+
+
+@pytest.mark.slow
+def test_workers_are_joined_where_the_environment_names_a_proxy():
+    program = (
+        "from placer.devices.opening import open_devices\nwith open_devices('workers:2', links=False): print('joined')"
+    )
+    hosts = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    env = hosts | {"http_proxy": "http://127.0.0.1:9", "TF_GRPC_DEFAULT_OPTIONS": ""}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=180)
+    assert done.stdout == "joined\n", done.stderr

@@ -84,3 +84,14 @@ def test_snapshots_are_as_far_apart_as_the_user_says_or_as_they_cost(replicas):
         log.add([], lambda: None)
     assert log.is_due(1e9, None) and not log.is_due(1.0, None)
     assert log.is_due(1.0, LEAST_STEPS) and not log.is_due(1.0, LEAST_STEPS + 1)
+
+
+def test_strings_count_by_their_length(replicas, monkeypatch):
+    """Serialized examples, say, of whose size their type says nothing."""
+    monkeypatch.setattr("placer.train.variables.step_log.MOST_LOG_BYTES", 10_000)
+    log = StepLog(replicas)
+    log.save()
+    log.add([tf.constant([b"x" * 4_000, b"y"])], lambda: None)
+    assert not log.is_due(1.0, 10**6)
+    log.add([tf.constant([b"x" * 7_000])], lambda: None)
+    assert log.is_due(1.0, 10**6)
