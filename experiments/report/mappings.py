@@ -20,8 +20,7 @@ def show_mapping(facts: Facts) -> None:
     has_more = facts["checked"]
     table = Table("device", *_right("ops", *(["busy", "memory"] if has_more else [])))
     for name, device in facts["devices"].items():
-        busy = "-" if device["busy_s"] is None else ms(device["busy_s"])
-        more = [busy, mib(device["memory_bytes"])] if has_more else []
+        more = [_busy(device["busy_s"]), mib(device["memory_bytes"])] if has_more else []
         table.add_row(cell(name), f"{device['ops']:,}", *more)
     console.print(cell(_title(facts), 200), style="bold")
     console.print(table)
@@ -67,6 +66,10 @@ _ALONE = (("only_one", "first"), ("only_other", "second"))
 
 def _right(*heads: str) -> Iterator[Any]:
     return (Column(head, justify="right") for head in heads)
+
+
+def _busy(seconds: float | None) -> str:
+    return "-" if seconds is None else ms(seconds)
 
 
 def _title(facts: Facts) -> str:

@@ -647,6 +647,16 @@ def test_a_train_function_that_keras_makes_of_the_train_step_is_known():
         assert not tf_internals.keras_parts.has_keras_train_function(model)
 
 
+def test_a_train_function_that_keras_does_not_run_as_a_graph_of_its_own_is_known():
+    assert not tf_internals.keras_parts.is_made_otherwise(None)
+    for given, made_otherwise in (({}, False), ({"run_eagerly": True}, True), ({"jit_compile": True}, True)):
+        inputs = keras.Input((2,))
+        model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
+        model.compile("sgd", "mse", **{"jit_compile": False, **given})
+        model.make_train_function()
+        assert tf_internals.keras_parts.is_made_otherwise(model.train_function) == made_otherwise
+
+
 def test_a_list_that_tensorflow_wraps_is_found_and_changes_in_place():
     module, given = tf.Module(), [1, 2]
     module.numbers = given

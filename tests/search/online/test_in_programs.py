@@ -368,12 +368,12 @@ def test_a_step_that_is_left_alone_in_its_training_holds_nothing_more_and_trains
     assert step._live.thread.finish(60)
     scratch, built = step._live.joined.scratch_run, weakref.ref(step.controller.trials.built[0])
     step.leave_alone("somebody says so")
-    assert called(step) == pytest.approx(called(plain), rel=1e-6)
+    assert called(step) == pytest.approx(called(plain), rel=1e-4, abs=1e-9)
     assert (step.phase, step.mapping, step.left_alone) == ("left alone", None, "somebody says so")
     gc.collect()
     assert step.controller.planner is None and scratch._is_closed and built() is None
     assert step.steps > CALLS and not isinstance(weights[1], _Watched)
-    np.testing.assert_allclose(weights[1].numpy(), weights[0].numpy(), rtol=1e-6)
+    np.testing.assert_allclose(weights[1].numpy(), weights[0].numpy(), rtol=1e-4, atol=1e-9)
     step.close()
 
 

@@ -192,7 +192,9 @@ def test_no_proxy_is_asked_for_workers_and_the_users_options_stay(monkeypatch, m
 @pytest.mark.slow
 def test_workers_are_joined_where_the_environment_names_a_proxy():
     program = (
-        "from placer.devices.opening import open_devices\nwith open_devices('workers:2', links=False): print('joined')"
+        "from placer.devices.opening import open_devices\n"
+        "with open_devices('workers:2', links=False):\n"
+        "    print('joined')\n"
     )
     hosts = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     env = hosts | {"http_proxy": "http://127.0.0.1:9", "TF_GRPC_DEFAULT_OPTIONS": ""}
