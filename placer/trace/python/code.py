@@ -23,6 +23,7 @@ from placer.trace.python.reads import (
     Reads,
     attributes_shown,
     beginning,
+    held_by,
     is_constant,
     is_text,
     last_name,
@@ -35,6 +36,7 @@ LEAVES = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
 REFLECTION = frozenset({"vars", "dir", "__dict__", "asdict", "astuple", "copy", "deepcopy", "replace", "dumps"})
 REFLECTION |= {"__getstate__", "__slots__", "getmembers", "fields", "__getattribute__"}
 NAMING = {"getattr": 1, "hasattr": 1, "getattr_static": 1, "attrgetter": 0, "methodcaller": 0}  # where they take a name
+EQUATING = frozenset({"index", "remove", "count", "sorted", "sort", "min", "max", "eq", "ne", "lt", "le", "gt", "ge"})
 MEMBERS = frozenset({"getmembers", "__getattribute__"})  # give any attribute
 TEXT_MAKERS = frozenset({"str", "repr", "ascii", "format", "format_map", "print"})
 KINDS_ASKED = frozenset({"isinstance", "issubclass"})  # which take `str` for a class
@@ -42,6 +44,7 @@ PASSING = frozenset(  # give on what they are given, or have
     {"zip", "enumerate", "reversed", "list", "tuple", "iter", "next", "items", "values", "get", "pop", "flatten"}
 )
 VARARGS, VARKEYWORDS = 0x04, 0x08  # flags of a code object
+TAKES_LABELS = ("CALL_KW", "BUILD_CONST_KEY_MAP")  # which take a tuple of names from the stack
 HAS_SPEC = 0x04  # flag of FORMAT_VALUE
 
 
@@ -99,16 +102,21 @@ class _Simulation:
                 self.latest = [self.latest[1], instruction.argval]
         if self.namings > 0:  # one is passed on
             self._ask(frozenset({UNKNOWN}))
+        labels = _labels(self.code)
         for constant in self.code.co_consts:
             if isinstance(constant, CodeType):
                 _Simulation(constant, self.local, self.found).run()
-            self._constant(constant)
+            if constant not in labels:
+                self._constant(constant)
 
     def _constant(self, constant: object) -> None:
+        parts: list[str] = []
         if isinstance(constant, str):
-            self.found.names.update(attributes_shown(constant))
-        if isinstance(constant, str) and all(map(str.isidentifier, parts := constant.split("."))):
-            self.found.names.update(parts)
+            parts += attributes_shown(constant)
+        if isinstance(constant, str) and all(map(str.isidentifier, constant.split("."))):
+            parts += constant.split(".")
+        for part in parts:
+            self.found.add_name(part)
         if isinstance(constant, tuple):
             for part in constant:
                 self._constant(part)
@@ -188,6 +196,12 @@ class _Simulation:
             self.found.identities.append(sides)
         self._other(instruction)
 
+    def _compare_op(self, instruction: dis.Instruction) -> None:
+        self.found.equates |= not any(all(map(is_constant, self._top(depth))) for depth in (1, 2))
+        self._other(instruction)
+
+    _contains_op = _compare_op
+
     def _unpack_sequence(self, instruction: dis.Instruction) -> None:
         effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
         self.stack += [frozenset(path.then(ITEM) for path in self._pop())] * (effect + 1)
@@ -248,7 +262,7 @@ class _Simulation:
         self.keywords = ()
         called = {last_name(path) for path in callee}
         if called & PASSING:
-            self.taken = taken_from(callee.union(*arguments))
+            self.taken = taken_from(callee.union(*arguments)) | held_by(callee)
         if called & TEXT_MAKERS:
             self.found.texts += arguments
         elif not called & KINDS_ASKED and any(last_name(path) in TEXT_MAKERS for paths in arguments for path in paths):
@@ -279,6 +293,7 @@ class _Simulation:
     def _loaded(self, name: str, owner: Paths) -> None:
         """A name or an attribute of an owner."""
         self.found.reflects |= name in REFLECTION
+        self.found.equates |= name in EQUATING
         self.namings += name in NAMING
         if name in MEMBERS:
             self._ask(frozenset({UNKNOWN}))
@@ -310,16 +325,15 @@ class _Simulation:
     _load_closure = _load_deref
 
     def _load_attr(self, instruction: dis.Instruction) -> None:
-        name = instruction.argval
-        self.found.names.add(name)
-        owner = self._taken()
+        name, owner = instruction.argval, self._taken()
+        self.found.add_name(name, owner)
         self._loaded(name, owner)
         self._push(frozenset(path.then(name) for path in owner), instruction, popped=1)
 
     _load_method = _load_attr
 
     def _load_super_attr(self, instruction: dis.Instruction) -> None:
-        self.found.names.add(instruction.argval)
+        self.found.add_name(instruction.argval)
         self._other(instruction)
 
     def _import_name(self, instruction: dis.Instruction) -> None:
@@ -332,7 +346,7 @@ class _Simulation:
 
     def _import_from(self, instruction: dis.Instruction) -> None:
         owner = self._top(1)
-        self.found.names.add(instruction.argval)
+        self.found.add_name(instruction.argval, owner)
         self._loaded(instruction.argval, owner)
         self._push(frozenset(path.then(instruction.argval) for path in owner), instruction)
 
@@ -410,7 +424,7 @@ class _Simulation:
         self._pop()
 
     def _delete_attr(self, instruction: dis.Instruction) -> None:
-        self.found.names.add(instruction.argval)
+        self.found.add_name(instruction.argval)
         self.found.writes += [self._written(path, instruction.argval) for path in self._pop_lasting()]
 
     def _store_subscr(self, instruction: dis.Instruction) -> None:
@@ -428,6 +442,23 @@ class _Simulation:
 
     def _written(self, path: Path, what: str) -> Path:
         return Path("unknown", "?", (what,)) if path.root == "unknown" else path.then(what)
+
+
+def _labels(code: CodeType) -> frozenset[tuple[str, ...]]:
+    """The tuples of names that code has for keyword arguments and for keys of dicts, and for nothing else."""
+    labels: set[Any] = set()
+    others: set[Any] = set()
+    waiting: list[Any] = []  # a tuple that was loaded, until the instruction shows what takes it
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name == "EXTENDED_ARG":
+            continue
+        (labels if name in TAKES_LABELS else others).update(waiting)
+        loads = name in ("LOAD_CONST", "RETURN_CONST") and isinstance(instruction.argval, tuple)
+        waiting = [instruction.argval] if loads else []
+        if name == "KW_NAMES":
+            labels.add(code.co_consts[instruction.arg or 0])
+    return frozenset(labels - others)
 
 
 def _stored(code: CodeType, stores: tuple[str, ...] = ("STORE_FAST", "STORE_DEREF")) -> Iterator[str]:

@@ -34,7 +34,7 @@ def along(path: Path, entered: Entered) -> Iterator[Any]:
     value = _root(path, entered)
     yield value
     for attribute in path.attributes:
-        value = _member(value, attribute)
+        value = member(value, attribute)
         if value is EMPTY:
             return
         yield value
@@ -73,7 +73,8 @@ def _root(path: Path, entered: Entered) -> Any:
     return entered.owner if path.root == "argument" and (path.name,) == first and entered.owner is not None else EMPTY
 
 
-def _member(value: Any, attribute: str) -> Any:
+def member(value: Any, attribute: str) -> Any:
+    """What an object or a module has under a name, without running the user's code; EMPTY where that is not known."""
     value = unproxied(value)
     if value is EMPTY or attribute == ITEM:
         return EMPTY

@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer.trace.python.code import reads_of
-from placer.trace.python.entered import MAKES_ITSELF, Entered, along, reached
+from placer.trace.python.entered import MAKES_ITSELF, Entered, along, member, reached
 from placer.trace.python.kinds import EMPTY, STANDARD, UNCHANGING, answers_any_name, is_library
 from placer.trace.python.reads import ITEM, Path, Paths
 from placer.trace.python.source_text import codes_within
@@ -177,18 +177,24 @@ def _read(path: Path, values: list[Any]) -> str | None:
 
 
 def _changes_item(value: Any, attributes: Sequence[str]) -> bool:
-    """Whether what is read of a container changes a container in it: `log["norms"].append`. What fills later is judged
-    again. attributes: the rest of a path, that of the container first.
+    """Whether what is read of a container changes a container in it, or in an object there: `log["norms"].append`,
+    `meters["loss"].values.append`. What fills later is judged again. attributes: the rest of a path, that of the
+    container first.
     """
-    depth = next((i for i, attribute in enumerate(attributes) if attribute != ITEM), 0)
-    if not depth or attributes[depth] not in MUTATORS:
-        return False
     reached = [value]
-    for _ in range(depth):
-        if any(isinstance(one, defaultdict) for one in reached):
+    for attribute in attributes:
+        if attribute in MUTATORS and any(isinstance(one, CONTAINERS) for one in reached):
             return True
-        reached = [item for one in reached for item in _items(one)]
-    return any(isinstance(item, CONTAINERS) for item in reached)
+        if attribute == ITEM and any(isinstance(one, defaultdict) for one in reached):
+            return not MUTATORS.isdisjoint(attributes)
+        reached = [found for one in reached for found in _reached(one, attribute)]
+    return False
+
+
+def _reached(value: Any, attribute: str) -> list[Any]:
+    """What an attribute of an object leads to, or any item of a container, as far as no code of the user's runs."""
+    found = _items(value) if attribute == ITEM else [member(value, attribute)]
+    return [one for one in found if one is not EMPTY]
 
 
 def _items(value: Any) -> list[Any]:

@@ -35,6 +35,7 @@ CONSTANT = Path("fresh", "=")  # None, a number and the like
 TEXT_ROOTS = ("constant", "begins")
 NOWHERE = ("fresh", "unknown", *TEXT_ROOTS)
 GIVEN = ("argument", "fresh", "unknown")  # roots of what may be an argument of the step
+GIVES_ITEM = ("get", "pop")  # methods of containers
 UNSEEN = "?"  # stands for the name of the parameter where it is not known
 NO_PARAMETER = frozenset({"", CONSTANT.name})
 Paths = frozenset[Path]
@@ -63,16 +64,23 @@ class Reads:
     paths: set[Path] = field(default_factory=set)  # read
     writes: list[Path] = field(default_factory=list)  # a name, attribute or item that is written, by its whole path
     names: set[str] = field(default_factory=set)  # of attributes read or written, and constants that may be names
+    owners: dict[str, set[Path]] = field(default_factory=dict)  # by such a name: of what it is read; unknown for any
     globals: set[str] = field(default_factory=set)
     catches: list[Paths] = field(default_factory=list)  # what its `except` clauses name; unknown for a bare one
     reflects: bool = False  # whether it may read attributes that it does not name
     identities: list[tuple[Paths, Paths]] = field(default_factory=list)  # what it asks by `is` if they are one
+    equates: bool = False  # whether it compares by `==` and the like, or looks in a container for, no constant
     asked: list[Asked] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     texts: list[Paths] = field(default_factory=list)  # what it makes text of
     remainders: list[tuple[Paths, Paths]] = field(default_factory=list)  # the sides of `%`, which makes text of a text
     keeps_text: bool = False  # whether a local name may stand for a text
     passed: set[Path] = field(default_factory=set)  # what it does anything with but to read an attribute of it
+
+    def add_name(self, name: str, owner: Paths | None = None) -> None:
+        """Note a name that is read of an owner; None where it may be read of anything, or is written."""
+        self.names.add(name)
+        self.owners.setdefault(name, set()).update({UNKNOWN} if owner is None else owner)
 
     def compares(self, own: str = "") -> bool:
         """Whether it asks by `is` if two values, which may be leaves of the step's call, are one. own: the first
@@ -107,6 +115,16 @@ def taken_from(paths: Paths) -> Paths:
     """What a call that gives on what it is given takes out of one of these."""
     names = {UNSEEN if path.root == "unknown" else path.name for path in paths if path.root in GIVEN}
     return frozenset(Path("fresh", name) for name in names - NO_PARAMETER) or frozenset({FRESH})
+
+
+def held_by(callee: Paths) -> Paths:
+    """What a method of a container gives of what that holds: an item, or the container as the view of its values."""
+    found = set()
+    for path in callee:
+        if path.attributes and path.attributes[-1] in (*GIVES_ITEM, "values"):
+            container = path._replace(attributes=path.attributes[:-1])
+            found.add(container if path.attributes[-1] == "values" else container.then(ITEM))
+    return frozenset(found)
 
 
 def last_name(path: Path) -> str:

@@ -30,6 +30,7 @@ class Sought:
 
     names: frozenset[str] = frozenset()  # attributes that it names
     reflects: bool = False  # whether it may read any other that an object itself has
+    equates: bool = False  # whether it may compare two objects of one class by `==` and the like
     # A class or a module of which it reads what has a name that is made at run time, and what such a name begins with;
     # None for any class and module.
     asked: frozenset[tuple[Same | None, str]] = frozenset()
@@ -70,9 +71,9 @@ class Sought:
         names, asked = (part.names for part in parts), (part.asked for part in parts)
         texts, whole = (part.texts for part in parts), (part.whole for part in parts)
         lacked = (part.lacked for part in parts)
-        reflects = any(part.reflects for part in parts)
+        reflects, equates = any(part.reflects for part in parts), any(part.equates for part in parts)
         sets = (frozenset().union(*one) for one in (asked, texts, whole, lacked))
-        return Sought(frozenset().union(*names), reflects, *sets)
+        return Sought(frozenset().union(*names), reflects, equates, *sets)
 
 
 def sought_by(entered: Entered) -> Sought:
@@ -83,17 +84,28 @@ def sought_by(entered: Entered) -> Sought:
     texts |= frozenset(one for left, right in reads.remainders for one in _shown_by_remainder(left, right, entered))
     found = (_lacked(path, path in reads.passed, entered) for path in reads.paths | reads.passed)
     lacked = frozenset(one for one in found if one is not None and not is_library(one[0].held.__name__))
-    names = frozenset(reads.names | ({"__class__"} if "type" in reads.globals else set()))
+    names = frozenset(name for name in reads.names if not _is_of_libraries(reads.owners[name], entered))
+    names |= {"__class__"} if "type" in reads.globals else set()
     if reads.reflects and entered.function.__name__ in TEXTS and entered.owner is not None:  # on what it shows
         kinds = type(entered.owner).__mro__
         maker = next((kind for kind in kinds if entered.function.__name__ in vars(kind)), kinds[0])
-        return Sought(names, False, asked, texts, frozenset({Same(maker)}), lacked)
-    return Sought(names, reads.reflects, asked, texts, lacked=lacked)
+        return Sought(names, False, reads.equates, asked, texts, frozenset({Same(maker)}), lacked)
+    return Sought(names, reads.reflects, reads.equates, asked, texts, lacked=lacked)
 
 
 def passed_on(module: types.ModuleType) -> Sought:
     """Of a module that code reaches otherwise than by names, so that any attribute of it may be read."""
     return Sought(lacked=frozenset({(Same(module), None)}))
+
+
+def _is_of_libraries(owners: set[Path], entered: Entered) -> bool:
+    """Whether a name is read of modules of libraries alone, which the objects of the user's that have an attribute of
+    that name have nothing to do with: `keras.losses` and `self.losses`.
+    """
+    found = [reached(path, entered) for path in owners]
+    return bool(found) and all(
+        issubclass(type(one), types.ModuleType) and bool(is_library(str(one.__name__))) for one in found
+    )
 
 
 def _lacked(path: Path, is_passed: bool, entered: Entered) -> tuple[Same, str | None] | None:

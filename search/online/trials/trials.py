@@ -292,6 +292,7 @@ class Trials:
         self._freed_single_s, here_s = self.best_single_s, self.step_s.get(UNTOUCHED)
         for built in self.built:
             built.step.close()
+        self.favourite = UNTOUCHED if self.favourite is UNTOUCHED else None
         self.start_anew(UNTOUCHED)
         if here_s is not None:
             self.step_s[UNTOUCHED] = here_s

@@ -31,6 +31,8 @@ from placer.trace.signature import Same
 
 SPECIAL = (FunctionType, property, staticmethod, classmethod, functools.partialmethod, CACHED)
 """What a method of a class may be that Python itself calls."""
+COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
+GENERATING = frozenset({"__dataclass_fields__", "__attrs_attrs__"})  # attributes of classes that they write methods for
 
 
 def visit_class(walk: Walk, kind: type, label: str) -> None:
@@ -110,6 +112,8 @@ def _is_used(walk: Walk, kind: type, base: type, name: str) -> bool:
         return walk.sought.shows(kind, vars(base)[name])
     if name.startswith("__") and name.endswith("__"):
         held = vars(base)[name]
+        if name in COMPARISONS and not walk.sought.equates and _is_generated(base, held):
+            return False
         return name not in NO_CODE and (name in walk.names or isinstance(held, SPECIAL) or is_users_own(held))
     if name in walk.names or walk.sought.asks(base, name):
         return True
@@ -117,6 +121,12 @@ def _is_used(walk: Walk, kind: type, base: type, name: str) -> bool:
         return True
     overrides = any(name in vars(other) for other in kind.__mro__ if is_library(other.__module__))
     return overrides and name not in NOT_CALLED
+
+
+def _is_generated(base: type, method: Any) -> bool:
+    """Whether `dataclass` or attrs has written a method of a class, which reads all fields."""
+    code = getattr(method, "__code__", None)
+    return code is not None and code.co_filename.startswith("<") and not GENERATING.isdisjoint(vars(base))
 
 
 def _of_the_user(method: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from placer import tf_internals
@@ -13,12 +14,21 @@ from placer.trace.signature import Same
 
 def visit_dict(walk: Walk, found: Any, label: str) -> None:
     """Its keys and values, in their order."""
-    walk.guard.whole(found.keys())
-    walk.guard.whole(found.values())
-    for key, value in found.items():
+    keys, values, items = _views(found)
+    walk.guard.whole(keys)
+    walk.guard.whole(values)
+    for key, value in items:
         walk.child(f"a key of {label}", key)
         walk.child(f"{label}[{key!r}]" if is_plain(key) else f"{label}[...]", value)
     visit_rest(walk, found, dict, label)
+
+
+def _views(found: Any) -> tuple[Any, Any, Any]:
+    """Its keys, values and items, which follow what a dict holds: those of a class of the user's may not."""
+    kind: Any = next((one for one in (OrderedDict, dict) if issubclass(type(found), one)), None)
+    if kind is None:  # a mapping that wraps a dict
+        return found.keys(), found.values(), found.items()
+    return kind.keys(found), kind.values(found), kind.items(found)
 
 
 def visit_list(walk: Walk, found: Any, label: str) -> None:

@@ -109,7 +109,7 @@ def visit_cache(walk: Walk, cached: Any, label: str) -> None:
     walk.child(f"{label}()", result)
 
 
-def visit_property(walk: Walk, found: property, label: str) -> None:
+def visit_property(walk: Walk, found: Any, label: str) -> None:
     """The function that gives a property's value."""
     walk.child(label, found.fget)
 

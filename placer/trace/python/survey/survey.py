@@ -89,7 +89,7 @@ VISITS: tuple[tuple[Any, Visit], ...] = (
     ((types.MethodType, types.BuiltinMethodType, types.MethodWrapperType), visit_method),
     ((functools.partial, functools.partialmethod), visit_partial),
     (GETTERS, visit_getter),
-    (property, visit_property),
+    ((property, types.DynamicClassAttribute), visit_property),
     ((staticmethod, classmethod), visit_wrapped),
     ((functools.cached_property, functools.singledispatchmethod), visit_cached),
     (weakref.ReferenceType, visit_weak),
@@ -147,8 +147,8 @@ class Survey(Walk):
 
     @property
     def key(self) -> list[Hashable]:
-        """What is compared."""
-        return [token for _, token in self.tokens]
+        """What is compared: values with the places where they were found, because the step may ask for a place."""
+        return list(self.tokens)
 
     @property
     def compares(self) -> bool:

@@ -565,6 +565,38 @@ def notes_by_keyword(x):
     return x
 
 
+class Meter:
+    def __init__(self):
+        self.values = []
+
+
+METERS = {"loss": Meter()}
+
+
+def notes_in_a_meter(x):
+    if x > 0:
+        METERS["loss"].values.append(x)
+    return x
+
+
+def notes_in_meters(x):
+    if x > 0:
+        for meter in METERS.values():
+            meter.values.append(x)
+    return x
+
+
+def notes_in_a_meter_that_it_gets(x):
+    if x > 0:
+        METERS.get("loss").values.append(x)
+    return x
+
+
+def rates_a_meter(x):
+    METERS.get("loss").rate = x
+    return x
+
+
 def counts_in_a_method(x):
     counter = Counter()
     if x > 0:
@@ -795,6 +827,9 @@ REFUSED = [
     (lambda x: x * noted(NOTED), "changes `args[].append` in noting"),
     (lambda x: x * notes_in(NOTED), "changes `found.append` in notes_in"),
     (lambda x: x * PROXY.setdefault("rate", 0.1), "changes `PROXY.setdefault`"),
+    (notes_in_a_meter, "changes `METERS[].values.append`"), (notes_in_meters, "changes `METERS[].values.append`"),
+    (notes_in_a_meter_that_it_gets, "changes `METERS[].values.append`"), (rates_a_meter, "writes `METERS[].rate`"),
+
     (lambda x: x * OWN_PROXY["rate"], "reads `OWN_PROXY`, and Placer cannot see into a OwnProxy"),
     (lambda x: x * WEAK.rate, "reads `WEAK`, and Placer cannot see into a "),
     (iterated(iter([1.0])), "values"), (large(np.zeros(100_000)), "array"),
@@ -914,6 +949,76 @@ def test_a_changed_state_is_another_and_one_seen_before_is_known_again():
     one = state.number()
     rates[0] = 1.0
     assert state.number() != one  # an int and a float trace differently
+
+
+def test_where_a_value_is_found_is_a_part_of_the_state():
+    groups = {"frozen": {}, "trained": {"a": WEIGHT}}
+    state = PythonState(lambda x: x * sum(groups["trained"].values()))
+    assert state.number() == 0
+    groups["frozen"]["a"] = groups["trained"].pop("a")
+    assert state.number() == 1
+    rates = types.SimpleNamespace(decay=0.1)
+    state = PythonState(lambda x: x * getattr(rates, "decay", 0.0) + getattr(rates, "rate", 0.0))
+    assert state.number() == 0
+    del rates.decay
+    rates.rate = 0.1
+    assert state.number() == 1
+
+
+class Sorted(dict):
+    def keys(self):
+        return sorted(dict.keys(self))
+
+    def values(self):
+        return [self[key] for key in self.keys()]
+
+
+def test_a_dict_whose_methods_are_the_users_is_compared_by_what_it_holds():
+    rates = Sorted(rate=0.1)
+    state = PythonState(lambda x: x * rates["rate"])
+    assert state.number() == 0
+    rates["rate"] = 0.2
+    assert state.number() == 1
+
+
+class Logging:
+    """Has attributes of names that libraries have, too."""
+
+    def __init__(self):
+        self.losses, self.training = [], 0
+
+    def log(self, text):
+        print(text)
+
+    def step(self, x):
+        return tf.math.log(keras.losses.mean_squared_error(x, keras.layers.Dropout(0.5)(x, training=True)))
+
+
+def test_a_name_that_is_read_of_libraries_alone_makes_no_state_of_what_the_user_calls_so():
+    thing = Logging()
+    state = PythonState(thing.step)
+    assert state.number() == 0
+    for i in range(2 * MOST_STATES):
+        thing.losses.append(float(i))
+        thing.training += 1
+        assert state.number() == 0
+    assert state.why is None and why_not(thing.step) is None
+
+
+@dataclass
+class Progress:
+    rate: float = 0.1
+    step: int = 0
+
+
+def test_the_fields_of_a_dataclass_make_a_state_where_two_of_it_may_be_compared():
+    one, other = Progress(), Progress()
+    plain, comparing = PythonState(lambda x: x * one.rate), PythonState(lambda x: x * (one == other))
+    assert plain.number() == comparing.number() == 0
+    one.step += 1
+    assert (plain.number(), comparing.number()) == (0, 1)
+    one.rate = 0.2
+    assert plain.number() == 1
 
 
 def test_an_equal_value_that_is_another_object_is_the_same_state():

@@ -341,12 +341,26 @@ def updates_objects_in_containers():
     return step, held, lambda i: None
 
 
+def moved_within_a_dict():
+    held = weights()
+    groups = {"frozen": {}, "trained": dict(enumerate(held))}
+
+    def step(x):
+        return descend([*groups["trained"].values(), *groups["frozen"].values()], x, 0.1 / len(groups["trained"]))
+
+    def change(i):
+        if i == STEPS // 2:
+            groups["frozen"][0] = groups["trained"].pop(0)
+
+    return step, held, change
+
+
 SAFE = [
     list_rate, changed_before_the_second_call, back_and_forth, global_flag, replaced_helper, method, callable_object,
     partial, default_argument, trainable_flag, built_in_the_first_call,
     known_shapes, settings_of_keras, rate_on_a_variable, rate_that_a_variable_may_have, frozen_variable,
     regularizer_of_a_variable, gradient_of_its_own, model_of_a_checkpoint,
-    updates_objects_in_containers,
+    updates_objects_in_containers, moved_within_a_dict,
 ]  # fmt: skip
 
 

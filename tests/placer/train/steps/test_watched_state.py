@@ -660,7 +660,8 @@ class Raising(dict):
 
 def changed_meanwhile():
     values = Raising(rate=0.1)
-    return rated(lambda: values["rate"], lambda: values.update(rate=0.01))
+    shown = types.MappingProxyType(values)
+    return rated(lambda: shown["rate"], lambda: values.update(rate=0.01))
 
 
 def cache_filled_in_a_branch():

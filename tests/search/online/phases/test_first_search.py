@@ -114,6 +114,14 @@ def test_what_is_not_kept_is_freed_and_never_run_again():
     assert not training.mode.step.closed
 
 
+def test_all_that_was_built_is_freed_where_the_step_is_let_go():
+    training = Training(Machine()).until("steady")
+    trials = training.controller.trials
+    assert isinstance(trials.favourite, Placed)
+    trials.free()
+    assert (trials.built, trials.mode, trials.favourite) == ([], UNTOUCHED, None)
+
+
 def test_what_it_measured_is_kept_in_the_store_and_nothing_of_what_is_measured_under_a_load():
     kept = []
     keeping = SimpleNamespace(add=lambda trial, tried: kept.append(trial))
