@@ -32,6 +32,9 @@ SHORT = frozenset(kind.as_datatype_enum for kind in (tf.float16, tf.bfloat16))
 BACKWARD = "__backward_"  # in TensorFlow's names of functions for gradients
 COUNT = "placer_count"  # of what `int` and `len` give for a tensor, and of an int or bool that a branch gives
 TRACED_ANEW = "takes it into a tf.function, which TensorFlow would trace anew for each value"
+OUTGROWS = frozenset({"Mul", "Pow", "Square", "Prod", "Cumprod"})  # of ints: what may need more than 32 bits soon
+OF_SHAPES = frozenset({"Shape", "Size", "Rank", "TensorListLength", "Const"})  # small, or the same in each call
+PICKS = frozenset({"Identity", "StridedSlice", "GatherV2", "Cast", "Prod", "Pack"})  # what takes dimensions of a shape
 NUMBER = "placer_number"  # the name of a constant that a branch gives for a float of Python's
 
 
@@ -131,6 +134,7 @@ def _is_count(name: str) -> bool:
 def _into_a_call(nodes: Sequence[Any], counts: Iterable[str]) -> str | None:
     """counts: names of inputs and nodes that are some; so are nodes named so, and what is computed of counts alone."""
     made = {*counts, *filter(_is_count, (node.name for node in nodes))}
+    small = _of_shapes(nodes) if made else set()
     known, grows = {node.name for node in nodes if node.op in CONSTANTS}, bool(made)
     while grows:  # nodes of a function are in no order
         grows = False
@@ -142,9 +146,25 @@ def _into_a_call(nodes: Sequence[Any], counts: Iterable[str]) -> str | None:
                 if not any(own in node.attr["f"].func.name for own in (BACKWARD, tf_internals.graphs.WRAPPER)):
                     return f"op {node.name} {TRACED_ANEW}"
             elif made.union(known).issuperset(data):
+                if node.op in OUTGROWS and made.difference(small).intersection(data):
+                    return f"op {node.name} ({node.op}) keeps it to 32 bits, which Python would not"
                 made.add(node.name)
+                small |= {node.name} if small.union(known).issuperset(data) else set()
                 grows = True
     return None
+
+
+def _of_shapes(nodes: Sequence[Any]) -> set[str]:
+    """The nodes whose values are dimensions of tensors, whose products are small, too."""
+    by_name = {node.name: node for node in nodes}
+    found: set[str] = set()
+    for node in nodes:
+        at, seen = node, 0
+        while at is not None and at.op in PICKS and at.input and seen < len(by_name):
+            at, seen = by_name.get(source_of(at.input[0])), seen + 1
+        if at is not None and at.op in OF_SHAPES:
+            found.add(node.name)
+    return found
 
 
 def _within_call(node: Any, data: list[str], made: set[str], functions: Mapping[str, Any]) -> str | None:

@@ -268,6 +268,8 @@ class _Simulation:
         elif not called & KINDS_ASKED and any(last_name(path) in TEXT_MAKERS for paths in arguments for path in paths):
             self.found.texts.append(frozenset({UNKNOWN}))  # what it is passed to may call it
         for name in called:
+            if name == "type" and len(arguments) == 1:
+                self.taken = frozenset(path.then("__class__") for path in arguments[0])
             if name == "vars" and arguments:
                 self.found.asked.append(Asked(arguments[0], is_own=True))
             if name in NAMING:

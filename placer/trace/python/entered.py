@@ -78,6 +78,8 @@ def member(value: Any, attribute: str) -> Any:
     value = unproxied(value)
     if value is EMPTY or attribute == ITEM:
         return EMPTY
+    if attribute == "__class__":
+        return type(value)
     if isinstance(value, ModuleType):
         return getattr(value, attribute, EMPTY)
     found = inspect.getattr_static(value, attribute, EMPTY)

@@ -103,7 +103,8 @@ def is_constant(path: Path) -> bool:
 
 def _is_given(paths: Paths, own: str) -> bool:
     """Whether one of these may be an argument of the step, or come out of one. own: as in `Reads.compares`."""
-    return any(path.root in GIVEN and not (own and path.name == own) for path in paths)
+    given = (path for path in paths if path.root in GIVEN and path.attributes[-1:] != ("__class__",))
+    return any(not (own and path.name == own) for path in given)
 
 
 def _is_leaf(paths: Paths, own: str) -> bool:

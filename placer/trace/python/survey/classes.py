@@ -63,7 +63,7 @@ def class_code(walk: Walk, kind: type, owner: Any, more: Collection[str] = (), b
             walk.members.update((id(base), name) for name in names)
         walk.guard.named(held, names)
         if any(isinstance(held[name], classmethod) for name in names):  # which may call the class
-            _visit_metaclass(walk, kind, is_called=True)
+            walk.child(kind.__name__, kind, by_name=True)
         for name in names:
             found = _of_the_user(held[name]) if name in TEXTS else held[name]
             walk.child(f"{base.__name__}.{name}", found, role=_role(walk, base, name, owner))

@@ -18,6 +18,7 @@ from placer.trace.python.kinds import (
     is_library,
     is_of_library,
     is_plain,
+    is_user_class,
     is_users_own,
     own_dict,
 )
@@ -60,6 +61,7 @@ def visit_function(walk: Walk, function: FunctionType, label: str, role: Role = 
             walk.child(f"{function.__name__}'s default arguments", part)
     _visit_imports(walk, function)
     _visit_libraries(walk, walk.entered[-1])
+    _visit_classes(walk, walk.entered[-1])
 
 
 def visit_method(walk: Walk, method: Any, label: str) -> None:
@@ -164,6 +166,15 @@ def _visit_libraries(walk: Walk, entered: Entered) -> None:
             owner, label = vars(owner)[attribute], f"{label}.{attribute}"
     for module, label, names in found.values():
         _note(walk, module, sorted(set(names)), label)
+
+
+def _visit_classes(walk: Walk, entered: Entered) -> None:
+    """The classes of objects that code makes another of (`type(self)(rate)`)."""
+    made = {path for call in reads_of(entered.function.__code__).calls for path in call.callee}
+    for path in sorted(path for path in made if path.attributes[-1:] == ("__class__",)):
+        kind = reached(path, entered)
+        if issubclass(type(kind), type) and is_user_class(kind):
+            walk.child(kind.__name__, kind, by_name=True)
 
 
 def _note(walk: Walk, module: ModuleType, names: Iterable[str], label: str) -> None:

@@ -1021,6 +1021,39 @@ def test_the_fields_of_a_dataclass_make_a_state_where_two_of_it_may_be_compared(
     assert plain.number() == 1
 
 
+GAINS = [1.0]
+
+
+class Gain:
+    def __init__(self, rate):
+        self.rate = rate * GAINS[0]
+
+    def by_type(self):
+        return type(self)(self.rate)
+
+    def by_class(self):
+        return self.__class__(self.rate)
+
+    @classmethod
+    def of(cls, rate):
+        return cls(rate)
+
+
+GAIN = Gain(0.1)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda: GAIN.by_type(), lambda: GAIN.by_class(), lambda: GAIN.of(0.1), lambda: type(GAIN)(0.1)],
+    ids=["type", "class", "class method", "global"],
+)
+def test_what_a_class_reads_to_make_an_object_makes_a_state_where_code_does_not_name_the_class(monkeypatch, read):
+    state = PythonState(lambda x: x * read().rate)
+    assert state.number() == 0
+    monkeypatch.setitem(GAINS, 0, 2.0)
+    assert state.number() == 1
+
+
 def test_an_equal_value_that_is_another_object_is_the_same_state():
     rates = [0.1 + 0.2]
     state = PythonState(closure(rates))

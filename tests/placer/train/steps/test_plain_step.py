@@ -489,6 +489,31 @@ def takes_an_int():
     return lambda x: descend(held, x, 0.1 if of(x) > 0 else 0.01), held, lambda i: None
 
 
+def counts_beyond_32_bits():
+    held, seen = weights(), tf.Variable(4290)
+
+    def step(x):
+        seen.assign_add(1)
+        rate = 0.1
+        if int(seen) * 500_000 < 1_000_000_000:
+            rate = 0.01
+        return descend(held, x, rate)
+
+    return step, held, lambda i: None
+
+
+def counts_rows():
+    held = weights()
+
+    def step(x):
+        rate = 0.1
+        if int(tf.shape(x)[0]) * len(tf.boolean_mask(x, x[:, 0] > 0.5)) * 3 > 20:
+            rate = 0.01
+        return descend(held, x, rate)
+
+    return step, held, lambda i: None
+
+
 def takes_values_where_there_are_any():
     held = weights()
 
@@ -692,7 +717,7 @@ def flags_under_a_persistent_tape():
     return step, held, lambda i: None
 
 
-@pytest.mark.parametrize("make", [loops_by_tensorflow, flags_under_a_persistent_tape])
+@pytest.mark.parametrize("make", [loops_by_tensorflow, flags_under_a_persistent_tape, counts_rows])
 def test_loops_and_flags_that_are_the_same_either_way_are_placed(two_cpus, live_hand, make):
     found, hand = wrapped(live_hand, make)
     assert close(found, alone(make))
@@ -711,7 +736,8 @@ UNSAFE = [
     (skips_what_is_bad, "catches exceptions"), (untraceable, "trace"), (lazily_built, "layers"),
     (checks, "raises where a value is bad"), (takes_a_float, "a float of a tensor in "),
     (takes_the_float_of_a_variable, "a float of a tensor in "),
-    (takes_an_int, "an int of a tensor in of"), (takes_values_where_there_are_any, "(Tanh) for its value"),
+    (takes_an_int, "an int of a tensor in of"), (counts_beyond_32_bits, "(Mul) keeps it to 32 bits"),
+    (takes_values_where_there_are_any, "(Tanh) for its value"),
     (into_a_tf_function(one_more, lambda count: count > 7), "takes it into a tf.function"),
     (functools.partial(into_a_tf_function(an_int, lambda count: count > 6),
                        within=True), "takes it into a tf.function"),
