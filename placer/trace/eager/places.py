@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from types import (
     BuiltinMethodType,
     CellType,
@@ -66,6 +67,7 @@ class Places:
         """
         self._held: list[_Held] = []
         self._seen: set[int] = set()
+        self._of_libraries: set[int] = set()  # ids of what objects of Keras's classes hold, which it fills itself
         self._left = deque(begin)
         self._managed, self._in_globals = managed, in_globals
         while self._left and len(self._held) < MOST_PLACES:
@@ -93,14 +95,19 @@ class Places:
                 return held.words
         return None
 
-    def restore(self) -> None:
+    def restore(self) -> str | None:
         """Take tensors of a trace out of what held none of them, and put back what was in their places: they mean
         nothing after it, and the step as the user wrote it did not put them there. All else stays: another thread may
         have changed it meanwhile, and Keras keeps what it has built.
+
+        Returns the first that held any, in words, but for what Keras fills itself; None where none did.
         """
+        found = None
         for held in self._held:
             with suppress(Exception):  # what one object refuses must not keep the others from it, or hide an error
-                _restore(held)
+                if _restore(held) and id(held.holder) not in self._of_libraries:
+                    found = found or held.words
+        return found
 
     def _look(self, words: str, value: Any) -> None:
         if id(value) in self._seen or is_plain(value):
@@ -108,6 +115,12 @@ class Places:
         if self._in_globals and isinstance(value, np.ndarray) and not value.dtype.hasobject:
             return  # it cannot hold a tensor, and may be as large as a dataset
         self._seen.add(id(value))
+        before = len(self._left)
+        self._look_within(words, value)
+        if id(value) in self._of_libraries or has_library_base(type(value)):
+            self._of_libraries.update((id(value), *(id(part) for _, part in islice(self._left, before, None))))
+
+    def _look_within(self, words: str, value: Any) -> None:
         if isinstance(value, FunctionType):
             if not is_library(value.__module__):
                 self._left.extend(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
@@ -225,7 +238,8 @@ def _same(one: Any, other: Any) -> bool:
 # Undoing.
 
 
-def _restore(held: _Held) -> None:
+def _restore(held: _Held) -> bool:
+    """Undo it in one holder; whether there was anything to undo."""
     holder, note = tf_internals.containers.tracked_container(held.holder)
     kind, done = type(holder), False
     if issubclass(kind, dict):
@@ -233,22 +247,14 @@ def _restore(held: _Held) -> None:
     elif issubclass(kind, (list, deque)):
         done = _restore_row(holder, held.parts)
     elif issubclass(kind, np.ndarray):
-        _restore_array(holder, held.parts)
+        return _restore_array(holder, held.parts)
     elif kind is CellType:
-        if _is_made(held.parts[0], contents(holder)):
-            if held.parts[0] is EMPTY:
-                del holder.cell_contents
-            else:
-                holder.cell_contents = held.parts[0]
+        return _restore_cell(holder, held.parts[0])
     elif _is_object(kind):
-        slots, attributes = _slots_of(kind), own_dict(holder)
-        if attributes is not None:
-            _restore_named(attributes, {name: was for name, was in held.named.items() if name not in slots})
-        for name, slot in slots.items():
-            if _is_made(before := held.named.get(name, EMPTY), in_slot(slot, holder)):
-                slot.__delete__(holder) if before is EMPTY else slot.__set__(holder, before)
+        return _restore_object(holder, held.named)
     if done:
         note()
+    return done
 
 
 def _restore_named(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
@@ -261,6 +267,19 @@ def _restore_named(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
         else:
             kind.__delitem__(now, key)
     return bool(made)
+
+
+def _restore_object(now: Any, before: dict[str, Any]) -> bool:
+    """Undo it in an object; whether there was anything to undo."""
+    slots, attributes = _slots_of(type(now)), own_dict(now)
+    undone = attributes is not None and _restore_named(
+        attributes, {name: was for name, was in before.items() if name not in slots}
+    )
+    for name, slot in slots.items():
+        if _is_made(was := before.get(name, EMPTY), in_slot(slot, now)):
+            slot.__delete__(now) if was is EMPTY else slot.__set__(now, was)
+            undone = True
+    return undone
 
 
 def _restore_row(now: list[Any] | deque[Any], before: list[Any]) -> bool:
@@ -279,13 +298,25 @@ def _restore_row(now: list[Any] | deque[Any], before: list[Any]) -> bool:
     return True
 
 
-def _restore_array(now: Any, before: list[Any]) -> None:
+def _restore_cell(cell: CellType, before: Any) -> bool:
+    if not _is_made(before, contents(cell)):
+        return False
+    if before is EMPTY:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = before
+    return True
+
+
+def _restore_array(now: Any, before: list[Any]) -> bool:
     """Undo it in an array of objects that has the shape it had. before: its `_parts`."""
     if not now.dtype.hasobject or before[0] != str(now.shape):
-        return
+        return False
+    undone = False
     for i, (was, value) in enumerate(zip(before[1:], list(now.flat), strict=True)):
         if _is_made(was, value):
-            now.flat[i] = was
+            now.flat[i], undone = was, True
+    return undone
 
 
 def _is_made(before: Any, now: Any) -> bool:

@@ -144,7 +144,9 @@ class PlainStep:
             with self._watched_by((*WATCHES, *watches)):
                 yield
         finally:
-            places.restore()
+            filled = places.restore()
+        if filled is not None:
+            self._note(f"it changes what `{filled}` holds, {ONCE}")
         where = changed(before, self._parameters.contents(args, kwargs))
         if where is not None:
             self._note(f"it changes {where}, {ONCE}")

@@ -120,6 +120,16 @@ def test_items_of_libraries_dicts_and_of_arrays_of_objects_are_restored(made):
     assert dict(losses) == {"kept": 1.0} and row.tolist() == [1.0, None]
 
 
+def test_what_held_tensors_of_a_trace_is_named_but_for_what_keras_fills_itself(made):
+    layer, trainer = Scaling(), Trainer()
+    before = places({"layer": layer, "trainer": trainer})
+    layer.kept = made
+    assert before.restore() is None
+    trainer.latest = made
+    assert before.restore() == "thing"
+    assert before.restore() is None
+
+
 def test_a_cell_gets_back_what_it_held(made):
     latest = 2.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 import random
 import tempfile
 import warnings
@@ -556,6 +557,36 @@ def notes_now_and_then():
     return step, lambda: [*held, *map(tf.constant, log["losses"])], lambda i: None
 
 
+class Logs:
+    def __init__(self):
+        self.kept = []
+
+    @property
+    def logs(self):
+        return self.kept
+
+
+KEPT = Logs()
+
+
+def notes_unseen(note):
+    """Makes a step whose code does not show what it changes now and then."""
+
+    def make():
+        held, count = weights(), tf.Variable(0)
+        KEPT.kept = []
+
+        def step(x):
+            loss = descend(held, x, 0.1)
+            if count.assign_add(1) % 5 == 0:
+                note(loss)
+            return loss
+
+        return step, lambda: [*held, *map(tf.constant, KEPT.kept)], lambda i: None
+
+    return make
+
+
 def reads_a_file():
     held, path = weights(), Path(tempfile.mkdtemp()) / "rate"
 
@@ -736,7 +767,10 @@ UNSAFE = [
     (skips_what_is_bad, "catches exceptions"), (untraceable, "trace"), (lazily_built, "layers"),
     (checks, "raises where a value is bad"), (takes_a_float, "a float of a tensor in "),
     (takes_the_float_of_a_variable, "a float of a tensor in "),
-    (takes_an_int, "an int of a tensor in of"), (counts_beyond_32_bits, "(Mul) keeps it to 32 bits"),
+    (takes_an_int, "an int of a tensor in of"),
+    (notes_unseen(lambda loss: KEPT.logs.append(loss)), "it changes what `KEPT` holds"),
+    (notes_unseen(lambda loss: operator.iadd(KEPT.kept, [loss])), "it changes what `KEPT` holds"),
+    (counts_beyond_32_bits, "(Mul) keeps it to 32 bits"),
     (takes_values_where_there_are_any, "(Tanh) for its value"),
     (into_a_tf_function(one_more, lambda count: count > 7), "takes it into a tf.function"),
     (functools.partial(into_a_tf_function(an_int, lambda count: count > 6),
