@@ -31,6 +31,7 @@ from placer.trace.signature import Same
 
 SPECIAL = (FunctionType, property, staticmethod, classmethod, functools.partialmethod, CACHED)
 """What a method of a class may be that Python itself calls."""
+NOT_IN_STEPS = frozenset({"evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"})
 COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
 GENERATING = frozenset({"__dataclass_fields__", "__attrs_attrs__"})  # attributes of classes that they write methods for
 
@@ -54,6 +55,7 @@ def class_code(walk: Walk, kind: type, owner: Any, more: Collection[str] = (), b
     _visit_metaclass(walk, kind, is_called=False)
     for base in kind.__mro__:
         if is_library(base.__module__):
+            _visit_put_there(walk, base, owner, more)
             continue
         held = vars(base)
         walk.guard.names(held)
@@ -67,6 +69,25 @@ def class_code(walk: Walk, kind: type, owner: Any, more: Collection[str] = (), b
         for name in names:
             found = _of_the_user(held[name]) if name in TEXTS else held[name]
             walk.child(f"{base.__name__}.{name}", found, role=_role(walk, base, name, owner))
+
+
+def _visit_put_there(walk: Walk, base: type, owner: Any, more: Collection[str]) -> None:
+    """The functions that a program has put into a library's class, as `keras.layers.Dense.call`. Those that it puts
+    there later are not seen: a check of all that such a class holds would cost more than the step's call.
+    """
+    held = vars(base)
+    names = [name for name in held if name in more or name not in NO_CODE | NOT_CALLED | NOT_IN_STEPS]
+    names = [name for name in names if _is_the_users(held[name]) and (id(base), name) not in walk.members]
+    walk.members.update((id(base), name) for name in names)
+    walk.guard.named(held, names)
+    for name in names:
+        walk.child(f"{base.__name__}.{name}", held[name], role=_role(walk, base, name, owner))
+
+
+def _is_the_users(method: Any) -> bool:
+    """Whether what is held as a method is a function of the user's."""
+    method = getattr(method, "__func__", getattr(method, "fget", method))
+    return type(method) is FunctionType and not is_of_library(method)
 
 
 def _enter_methods(walk: Walk, kind: type, owner: Any, but: Collection[str]) -> None:

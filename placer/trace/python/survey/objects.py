@@ -93,7 +93,11 @@ def visit_named(walk: Walk, value: Any, label: str) -> None:
         if name in walk.names and (is_bare or is_plain(held[name]) or is_public_tensor(name, held[name]))
     )  # fmt: skip
     is_placers = is_library(type(value).__module__) in PLACER
-    theirs = (name for name in held if not is_placers and is_users_own(held[name]))
+    has_rates = isinstance(value, tf.compat.v1.train.Optimizer)  # whose rates are plain, in private attributes
+    theirs = (
+        name for name in held
+        if not is_placers and (is_users_own(held[name]) or (has_rates and is_plain(held[name])))
+    )  # fmt: skip
     walk.entries(held, sorted({*named, *theirs}), f"{label}.")
 
 

@@ -12,6 +12,7 @@ import contextlib
 import csv
 import ctypes
 import datetime
+import enum
 import fractions
 import functools
 import io
@@ -1051,6 +1052,63 @@ def test_what_a_class_reads_to_make_an_object_makes_a_state_where_code_does_not_
     state = PythonState(lambda x: x * read().rate)
     assert state.number() == 0
     monkeypatch.setitem(GAINS, 0, 2.0)
+    assert state.number() == 1
+
+
+class Scaled(property):
+    def __get__(self, thing, owner=None):
+        return super().__get__(thing, owner) * GAINS[0]
+
+
+class Scaling(functools.partial):
+    def __call__(self, *args):
+        return super().__call__(*args) * GAINS[0]
+
+
+class Rated(enum.Enum):
+    ONE = 1
+
+    @types.DynamicClassAttribute
+    def rate(self):
+        return GAINS[0]
+
+
+class OfProperties:
+    @Scaled
+    def rate(self):
+        return 0.1
+
+
+RATED, SCALING = OfProperties(), Scaling(operator.mul, 0.1)
+
+
+@pytest.mark.parametrize(
+    "read", [lambda: RATED.rate, lambda: SCALING(0.1), lambda: Rated.ONE.rate], ids=["property", "partial", "enum"]
+)
+def test_what_the_users_own_kind_of_property_or_partial_reads_makes_a_state(monkeypatch, read):
+    state = PythonState(lambda x: x * read())
+    assert state.number() == 0
+    monkeypatch.setitem(GAINS, 0, 2.0)
+    assert state.number() == 1
+
+
+def test_what_a_program_puts_into_a_class_of_a_library_makes_a_state(monkeypatch):
+    layer, scales, real = keras.layers.Dense(1), [1.0], keras.layers.Dense.call
+    monkeypatch.setattr(keras.layers.Dense, "call", lambda self, x: real(self, x) * scales[0])
+    monkeypatch.setattr(keras.layers.Dense, "get_config", lambda self: print("no part of a step"))
+    state = PythonState(lambda x: layer(x))
+    assert state.number() == 0
+    scales[0] = 2.0
+    assert state.number() == 1 and why_not(lambda x: layer(x)) is None
+    monkeypatch.setattr(keras.layers.Dense, "call", lambda self, x: print("call") or real(self, x))
+    assert "uses `print`" in why_not(lambda x: layer(x))
+
+
+def test_a_rate_of_an_optimizer_of_tensorflow_1_makes_a_state():
+    optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
+    state = PythonState(lambda x: optimizer.minimize(lambda: WEIGHT * x))
+    assert state.number() == 0
+    optimizer._lr = 0.01
     assert state.number() == 1
 
 
