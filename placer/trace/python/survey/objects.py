@@ -34,7 +34,7 @@ from placer.trace.python.kinds import (
     slots_of,
 )
 from placer.trace.python.survey.classes import class_code
-from placer.trace.python.survey.walk import Walk
+from placer.trace.python.survey.walk import UnguardableError, Walk
 
 
 def visit_object(walk: Walk, value: Any, label: str) -> None:
@@ -125,8 +125,17 @@ def visit_keras_variable(walk: Walk, variable: Any, label: str) -> None:
 
 
 def visit_weak(walk: Walk, reference: weakref.ReferenceType[Any], label: str) -> None:
-    """What a weak reference leads to, and whether it is gone."""
+    """Noted, to be looked at once it is known what is held otherwise."""
+    walk.weak.append((label, reference))
+
+
+def visit_referred(walk: Walk, reference: weakref.ReferenceType[Any], label: str) -> None:
+    """What a weak reference leads to, and whether it is gone. Raises UnguardableError where only this survey would hold
+    it, because the program would never see it go.
+    """
     held = reference()
+    if held is not None and not walk.is_known(held):
+        raise UnguardableError(f"it reads `{label}`, a weak reference, whose object Placer would keep alive")
     walk.child(label, held)
     address = id(held)
     walk.guard.check(lambda: id(reference()) == address)

@@ -74,6 +74,7 @@ from placer.trace.python.survey.objects import (
     visit_keras_variable,
     visit_named,
     visit_object,
+    visit_referred,
     visit_variable,
     visit_weak,
     visit_whole_object,
@@ -143,6 +144,8 @@ class Survey(Walk):
         for name, thing in subjects:
             self.child(name, thing)
         self.run()
+        for label, reference in self.weak:
+            visit_referred(self, reference, label)
         if (read := own_attribute_read(self.stand_ins, [at.function.__code__ for at in self.entered])) is not None:
             raise UnguardableError(f"it reads `{read}`, which a traced step would read only once")
         if self.paths and (used := sorted(OF_FILES & self._in_code())) and not self._shows(self.paths, used):

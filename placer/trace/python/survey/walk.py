@@ -6,6 +6,7 @@ import enum
 import functools
 import inspect
 import pathlib
+import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -72,6 +73,7 @@ class Walk(ABC):
         self.stand_ins: list[tuple[str, Wrapped]] = []  # by the name under which code reaches them
         self.callbacks: list[tuple[str, Any]] = []  # of Keras's classes, in the same way
         self.paths: list[str] = []  # to files, in the same way
+        self.weak: list[tuple[str, weakref.ReferenceType[Any]]] = []  # references, in the same way
         self._step = step
         self._number: dict[int, int] = {}  # of each object met, by its id
         self._held: list[Any] = []  # these objects, so that no other gets their ids

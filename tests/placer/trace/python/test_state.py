@@ -1022,12 +1022,12 @@ def test_the_fields_of_a_dataclass_make_a_state_where_two_of_it_may_be_compared(
     assert plain.number() == 1
 
 
-GAINS = [1.0]
+FACTORS = {"all": 1.0}
 
 
 class Gain:
     def __init__(self, rate):
-        self.rate = rate * GAINS[0]
+        self.rate = rate * FACTORS["all"]
 
     def by_type(self):
         return type(self)(self.rate)
@@ -1051,18 +1051,18 @@ GAIN = Gain(0.1)
 def test_what_a_class_reads_to_make_an_object_makes_a_state_where_code_does_not_name_the_class(monkeypatch, read):
     state = PythonState(lambda x: x * read().rate)
     assert state.number() == 0
-    monkeypatch.setitem(GAINS, 0, 2.0)
+    monkeypatch.setitem(FACTORS, "all", 2.0)
     assert state.number() == 1
 
 
 class Scaled(property):
     def __get__(self, thing, owner=None):
-        return super().__get__(thing, owner) * GAINS[0]
+        return super().__get__(thing, owner) * FACTORS["all"]
 
 
 class Scaling(functools.partial):
     def __call__(self, *args):
-        return super().__call__(*args) * GAINS[0]
+        return super().__call__(*args) * FACTORS["all"]
 
 
 class Rated(enum.Enum):
@@ -1070,7 +1070,7 @@ class Rated(enum.Enum):
 
     @types.DynamicClassAttribute
     def rate(self):
-        return GAINS[0]
+        return FACTORS["all"]
 
 
 class OfProperties:
@@ -1088,7 +1088,23 @@ RATED, SCALING = OfProperties(), Scaling(operator.mul, 0.1)
 def test_what_the_users_own_kind_of_property_or_partial_reads_makes_a_state(monkeypatch, read):
     state = PythonState(lambda x: x * read())
     assert state.number() == 0
-    monkeypatch.setitem(GAINS, 0, 2.0)
+    monkeypatch.setitem(FACTORS, "all", 2.0)
+    assert state.number() == 1
+
+
+def test_a_weak_reference_is_read_where_its_object_is_held_otherwise():
+    teacher = Gain(0.1)
+    reference = weakref.ref(teacher)
+    state = PythonState(lambda x: x if reference() is None else x * reference().rate)
+    state.number()
+    assert state.why == "it reads `reference`, a weak reference, whose object Placer would keep alive"
+    del teacher
+    assert reference() is None
+    held = [Gain(0.1)]
+    reference = weakref.ref(held[0])
+    state = PythonState(lambda x: x * len(held) * (reference().rate if reference() else 1.0))
+    assert state.number() == 0 and state.why is None
+    held[0].rate = 0.2
     assert state.number() == 1
 
 
