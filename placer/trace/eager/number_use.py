@@ -33,8 +33,8 @@ BACKWARD = "__backward_"  # in TensorFlow's names of functions for gradients
 COUNT = "placer_count"  # of what `int` and `len` give for a tensor, and of an int or bool that a branch gives
 TRACED_ANEW = "takes it into a tf.function, which TensorFlow would trace anew for each value"
 OUTGROWS = frozenset({"Mul", "Pow", "Square", "Prod", "Cumprod"})  # of ints: what may need more than 32 bits soon
-OF_SHAPES = frozenset({"Shape", "Size", "Rank", "TensorListLength", "Const"})  # small, or the same in each call
-PICKS = frozenset({"Identity", "StridedSlice", "GatherV2", "Cast", "Prod", "Pack"})  # what takes dimensions of a shape
+OF_SHAPES = frozenset({"Shape", "Rank", "TensorListLength", "Const"})  # small, or the same in each call
+PICKS = frozenset({"Identity", "StridedSlice", "GatherV2", "Cast"})  # what takes dimensions of a shape
 NUMBER = "placer_number"  # the name of a constant that a branch gives for a float of Python's
 
 

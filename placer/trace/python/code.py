@@ -32,11 +32,20 @@ from placer.trace.python.reads import (
 
 PUSHES_NOTHING = ("STORE", "DELETE", "POP", "RETURN", "RAISE", "LIST_", "SET_", "DICT_", "MAP_", "RESUME", "NOP", "END")
 TWO = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
+GOES_ON = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "EXTENDED_ARG", "CACHE", "PUSH_NULL")
 LEAVES = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
 REFLECTION = frozenset({"vars", "dir", "__dict__", "asdict", "astuple", "copy", "deepcopy", "replace", "dumps"})
 REFLECTION |= {"__getstate__", "__slots__", "getmembers", "fields", "__getattribute__"}
 NAMING = {"getattr": 1, "hasattr": 1, "getattr_static": 1, "attrgetter": 0, "methodcaller": 0}  # where they take a name
-EQUATING = frozenset({"index", "remove", "count", "sorted", "sort", "min", "max", "eq", "ne", "lt", "le", "gt", "ge"})
+EQUATING = frozenset(  # functions and methods that compare what they are given, or look for it in a container
+    {
+        "index", "remove", "count", "sorted", "sort", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "contains",
+        "countOf", "indexOf", "groupby", "nlargest", "nsmallest", "merge", "heapify", "heappush", "heappop", "unique",
+        "heappushpop", "heapreplace", "bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right",
+        "array_equal", "isin",
+    }
+)  # fmt: skip
+CHAIN = ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME")  # where a path begins that leads to one object alone
 MEMBERS = frozenset({"getmembers", "__getattribute__"})  # give any attribute
 TEXT_MAKERS = frozenset({"str", "repr", "ascii", "format", "format_map", "print"})
 KINDS_ASKED = frozenset({"isinstance", "issubclass"})  # which take `str` for a class
@@ -79,12 +88,14 @@ class _Simulation:
         self.before = ""  # the name of the instruction before
         self.taken: Paths = frozenset({FRESH})  # what the call that comes next gives
         self.namings = 0  # functions of NAMING that were loaded, and are not called yet
+        self.is_sole = False  # whether the paths on top are of one object, whichever way the code went
         self.once = {name for name, number in Counter(_stored(code)).items() if number == 1}
 
     def run(self) -> None:
         """Fill `found`."""
         left = False  # whether the instruction before goes elsewhere
         for instruction in dis.get_instructions(self.code):
+            self.is_sole &= instruction.offset not in self.at_target
             if instruction.offset in self.at_target:
                 there = self.at_target[instruction.offset]
                 same = not left and len(there) == len(self.stack)
@@ -97,6 +108,7 @@ class _Simulation:
             left = instruction.opname.startswith(LEAVES)
             if self.before == "PUSH_EXC_INFO" and instruction.opname == "POP_TOP":  # `except:`, which asks for no class
                 self.found.catches.append(frozenset({UNKNOWN}))
+            self.is_sole = (self.is_sole and instruction.opname in GOES_ON) or instruction.opname in CHAIN
             self.before = instruction.opname
             if self.before != "EXTENDED_ARG":
                 self.latest = [self.latest[1], instruction.argval]
@@ -268,7 +280,7 @@ class _Simulation:
         elif not called & KINDS_ASKED and any(last_name(path) in TEXT_MAKERS for paths in arguments for path in paths):
             self.found.texts.append(frozenset({UNKNOWN}))  # what it is passed to may call it
         for name in called:
-            if name == "type" and len(arguments) == 1:
+            if Path("global", "type") in callee and len(arguments) == 1:
                 self.taken = frozenset(path.then("__class__") for path in arguments[0])
             if name == "vars" and arguments:
                 self.found.asked.append(Asked(arguments[0], is_own=True))
@@ -328,7 +340,7 @@ class _Simulation:
 
     def _load_attr(self, instruction: dis.Instruction) -> None:
         name, owner = instruction.argval, self._taken()
-        self.found.add_name(name, owner)
+        self.found.add_name(name, owner if self.is_sole else None)
         self._loaded(name, owner)
         self._push(frozenset(path.then(name) for path in owner), instruction, popped=1)
 
@@ -348,7 +360,7 @@ class _Simulation:
 
     def _import_from(self, instruction: dis.Instruction) -> None:
         owner = self._top(1)
-        self.found.add_name(instruction.argval, owner)
+        self.found.add_name(instruction.argval, owner if self.is_sole else None)
         self._loaded(instruction.argval, owner)
         self._push(frozenset(path.then(instruction.argval) for path in owner), instruction)
 

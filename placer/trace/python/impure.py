@@ -337,6 +337,8 @@ def _written(path: Path, entered: Entered) -> str | None:
     if not path.attributes:
         return f"`{path}` (a {'global' if path.root == 'global' else 'nonlocal'})"
     owners = list(along(path._replace(attributes=path.attributes[:-1]), entered))
+    if _is_given_anew(path, owners):
+        return None
     if path.attributes[-1] == "learning_rate" and len(owners) == len(path.attributes) and _is_optimizer(owners[-1]):
         return None  # Keras assigns it to a variable
     if path.root != "argument":
@@ -346,6 +348,15 @@ def _written(path: Path, entered: Entered) -> str | None:
     own = entered.is_method and path.name in arguments[:1] and entered.function.__name__ not in MAKES_ITSELF
     lasts = path.name in (arguments if entered.is_step else entered.arguments)
     return f"`{path}`" if own or lasts else None
+
+
+def _is_given_anew(path: Path, owners: Sequence[Any]) -> bool:
+    """Whether a path goes on from what a `get` gives that is of no container, as `keras.losses.get`. owners: the
+    objects on the path, as far as they are known.
+    """
+    if owners[-1] is EMPTY or len(owners) >= len(path.attributes):
+        return False
+    return path.attributes[len(owners) - 1] == ITEM and not hasattr(type(owners[-1]), "__getitem__")
 
 
 def _is_optimizer(value: Any) -> bool:

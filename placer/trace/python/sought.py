@@ -20,7 +20,7 @@ from placer.trace.python.kinds import (
     is_user_class,
     unproxied,
 )
-from placer.trace.python.reads import TEXT_ROOTS, UNKNOWN, Asked, Path
+from placer.trace.python.reads import ITEM, TEXT_ROOTS, UNKNOWN, Asked, Path
 from placer.trace.signature import Same
 
 
@@ -113,6 +113,8 @@ def _lacked(path: Path, is_passed: bool, entered: Entered) -> tuple[Same, str | 
     owner = reached(path._replace(attributes=()), entered)
     for attribute in path.attributes:
         if not issubclass(type(owner), types.ModuleType):
+            return None
+        if attribute == ITEM:  # what a function of the module gives
             return None
         if attribute not in (held := vars(owner)):
             is_of_class = inspect.getattr_static(type(owner), attribute, EMPTY) is not EMPTY

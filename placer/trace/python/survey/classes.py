@@ -133,7 +133,8 @@ def _is_used(walk: Walk, kind: type, base: type, name: str) -> bool:
         return walk.sought.shows(kind, vars(base)[name])
     if name.startswith("__") and name.endswith("__"):
         held = vars(base)[name]
-        if name in COMPARISONS and not walk.sought.equates and _is_generated(base, held):
+        compares = walk.sought.equates or name in walk.names
+        if name in COMPARISONS and not compares and _is_generated(base, held):
             return False
         return name not in NO_CODE and (name in walk.names or isinstance(held, SPECIAL) or is_users_own(held))
     if name in walk.names or walk.sought.asks(base, name):

@@ -22,6 +22,10 @@ READERS = {
         copy.copy, copy.deepcopy, json.dumps, pickle.dumps,
     )
 }  # fmt: skip
+COMPARERS = frozenset(
+    map(id, (max, min, sorted, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge))
+) | frozenset(map(id, (operator.contains, operator.countOf, operator.indexOf)))
+COMPARING = Sought(equates=True)
 ANYTHING = Sought(reflects=True, asked=frozenset({(None, "")}))
 GETTERS = (operator.attrgetter, operator.methodcaller)
 

@@ -30,7 +30,7 @@ from placer.trace.python.kinds import (
 )
 from placer.trace.python.reads import attributes_shown
 from placer.trace.python.sought import Sought, passed_on
-from placer.trace.python.survey.getters import ANYTHING, is_renamed
+from placer.trace.python.survey.getters import ANYTHING, COMPARERS, COMPARING, is_renamed
 from placer.trace.signature import Same
 from placer.wrapped import Wrapped
 
@@ -101,6 +101,8 @@ class Walk(ABC):
             self.unshown.add(passed_on(value))
         if is_renamed(value, label):
             self.unshown.add(ANYTHING)
+        if id(value) in COMPARERS:
+            self.unshown.add(COMPARING)
         last = label.rpartition(".")[2]  # an attribute that no code names, as a Keras layer may have, is not called
         is_item = not last.isidentifier() or " " in label
         acts = (last == label or is_item or self.is_read(last)) and acts_unnamed(value, label)

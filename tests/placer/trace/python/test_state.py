@@ -1128,6 +1128,68 @@ def test_a_rate_of_an_optimizer_of_tensorflow_1_makes_a_state():
     assert state.number() == 1
 
 
+SAME = operator.eq
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [
+        lambda one, other: one.__eq__(other), lambda one, other: SAME(one, other),
+        lambda one, other: functools.partial(operator.eq, one)(other), lambda one, other: one in [other],
+        lambda one, other: len(list(itertools.groupby([one, other]))),
+    ],
+    ids=["method", "name", "partial", "in", "groupby"],
+)  # fmt: skip
+def test_a_comparison_of_dataclasses_is_seen_however_it_is_written(compare):
+    one, other = Progress(), Progress()
+    state = PythonState(lambda x: x * compare(one, other))
+    assert state.number() == 0
+    one.step += 1
+    assert state.number() == 1
+
+
+OTHER_LOSSES = types.SimpleNamespace(losses=1.0)
+
+
+def of_a_library_or_not(x, thing=OTHER_LOSSES):
+    found = keras
+    for _ in range(2):
+        rate = found.losses
+        found = thing
+    return x * rate
+
+
+def of_one_of_several(x, first=False, second=True, thing=OTHER_LOSSES):
+    return x * (keras if first else thing if second else keras).losses
+
+
+@pytest.mark.parametrize("step", [of_a_library_or_not, of_one_of_several])
+def test_a_name_that_is_read_of_a_library_or_of_something_else_makes_a_state(monkeypatch, step):
+    state = PythonState(step)
+    assert state.number() == 0
+    monkeypatch.setattr(OTHER_LOSSES, "losses", 2.0)
+    assert state.number() == 1
+
+
+class Bank:
+    def get(self):
+        return types.SimpleNamespace(rate=1.0)
+
+
+BANK = Bank()
+
+
+def sets_what_it_gets(x):
+    loss, given = keras.losses.get("mse"), BANK.get()
+    loss.reduction = "none"
+    given.rate = x
+    return x
+
+
+def test_what_functions_called_get_make_may_be_changed():
+    assert why_not(sets_what_it_gets) is None
+
+
 def test_an_equal_value_that_is_another_object_is_the_same_state():
     rates = [0.1 + 0.2]
     state = PythonState(closure(rates))
