@@ -12,9 +12,10 @@ from textwrap import dedent
 import pytest
 
 from experiments.campaign import standing, warm_start
-from experiments.jobs import plan, plan_model, scale, spoc
+from experiments.jobs import mappings, plan, plan_model, scale, spoc
 from experiments.jobs.search.finding import Pipelined
 from experiments.report import profile, standings, tables, topology
+from experiments.report.campaign import export
 from placer.devices.workers import standalone
 from surrogate.features.spoc import Spoc
 from surrogate.scaling.reading import Factor
@@ -32,7 +33,10 @@ OF = {
     "profile": (profile.profile_facts, profile.family_facts),
     "spoc": (spoc.model_facts, spoc.graph_facts),
     "scale": (scale.fit_command, scale.fit_facts, scale.prediction_facts, scale.sgd_command, scale._sgd_row),
-    "campaign": (standing.standing, standing._cell, standing.after, warm_start.warm_facts),
+    "campaign": (standing.standing, standing._cell, standing.after, warm_start.warm_facts, export.export),
+    "show and diff": (
+        mappings.shown, mappings.file_facts, mappings.compared, mappings._devices, mappings._crossing,
+    ),
     "worker": (standalone.main,),
 }  # fmt: skip
 ALSO = {  # fields that do not stand as keys in these functions
@@ -42,15 +46,17 @@ ALSO = {  # fields that do not stand as keys in these functions
     "spoc": [*(f.name for f in fields(Spoc)), *spoc.DERIVED, "models"],
     "scale": [*scale.MODEL_FACTS, *(f.name for f in fields(Factor)), *(f"{lane}_s" for lane in scale.LANES),
               "form", "overlap", "batch", "value", "low", "high", "ratio"],
-    "campaign": ["interrupted", "after"],
+    "campaign": ["interrupted", "after", "best"],
 }  # fmt: skip
 WORDS = {  # in code type, and no fields: options, commands, other names
     "search": {"--store", "best"},
     "compare": {"search", "--longer"},
     "plan and simulate": {"plan", "max-load", "--costs predicted"},
+    "show and diff": {"show", "diff", "null"},
     "scale": {"scale fit", "scale predict", "scale sgd"},
     "campaign": {
-        "campaign status", "run", "report", "measured", "predicted", "done", "begun", "waiting", "not in the spec",
+        "campaign status", "run", "report", "export", "perfetto", "measured", "predicted", "done", "begun",
+        "waiting", "not in the spec",
     },
 }  # fmt: skip
 
