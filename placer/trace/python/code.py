@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import dis
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from placer.trace.python.instructions import labels_of, stored_by
+from placer.trace.python.names import (
+    EQUATING,
+    KINDS_ASKED,
+    MEMBERS,
+    NAMING,
+    PASSING,
+    REFLECTION,
+    TEXT_MAKERS,
+)
 from placer.trace.python.reads import (
     CONSTANT,
     FRESH,
@@ -34,26 +44,8 @@ PUSHES_NOTHING = ("STORE", "DELETE", "POP", "RETURN", "RAISE", "LIST_", "SET_", 
 TWO = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 GOES_ON = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "EXTENDED_ARG", "CACHE", "PUSH_NULL")
 LEAVES = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
-REFLECTION = frozenset({"vars", "dir", "__dict__", "asdict", "astuple", "copy", "deepcopy", "replace", "dumps"})
-REFLECTION |= {"__getstate__", "__slots__", "getmembers", "fields", "__getattribute__"}
-NAMING = {"getattr": 1, "hasattr": 1, "getattr_static": 1, "attrgetter": 0, "methodcaller": 0}  # where they take a name
-EQUATING = frozenset(  # functions and methods that compare what they are given, or look for it in a container
-    {
-        "index", "remove", "count", "sorted", "sort", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "contains",
-        "countOf", "indexOf", "groupby", "nlargest", "nsmallest", "merge", "heapify", "heappush", "heappop", "unique",
-        "heappushpop", "heapreplace", "bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right",
-        "array_equal", "isin",
-    }
-)  # fmt: skip
 CHAIN = ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME")  # where a path begins that leads to one object alone
-MEMBERS = frozenset({"getmembers", "__getattribute__"})  # give any attribute
-TEXT_MAKERS = frozenset({"str", "repr", "ascii", "format", "format_map", "print"})
-KINDS_ASKED = frozenset({"isinstance", "issubclass"})  # which take `str` for a class
-PASSING = frozenset(  # give on what they are given, or have
-    {"zip", "enumerate", "reversed", "list", "tuple", "iter", "next", "items", "values", "get", "pop", "flatten"}
-)
 VARARGS, VARKEYWORDS = 0x04, 0x08  # flags of a code object
-TAKES_LABELS = ("CALL_KW", "BUILD_CONST_KEY_MAP")  # which take a tuple of names from the stack
 HAS_SPEC = 0x04  # flag of FORMAT_VALUE
 
 
@@ -89,7 +81,7 @@ class _Simulation:
         self.taken: Paths = frozenset({FRESH})  # what the call that comes next gives
         self.namings = 0  # functions of NAMING that were loaded, and are not called yet
         self.is_sole = False  # whether the paths on top are of one object, whichever way the code went
-        self.once = {name for name, number in Counter(_stored(code)).items() if number == 1}
+        self.once = {name for name, number in Counter(stored_by(code)).items() if number == 1}
 
     def run(self) -> None:
         """Fill `found`."""
@@ -114,7 +106,7 @@ class _Simulation:
                 self.latest = [self.latest[1], instruction.argval]
         if self.namings > 0:  # one is passed on
             self._ask(frozenset({UNKNOWN}))
-        labels = _labels(self.code)
+        labels = labels_of(self.code)
         for constant in self.code.co_consts:
             if isinstance(constant, CodeType):
                 _Simulation(constant, self.local, self.found).run()
@@ -456,31 +448,3 @@ class _Simulation:
 
     def _written(self, path: Path, what: str) -> Path:
         return Path("unknown", "?", (what,)) if path.root == "unknown" else path.then(what)
-
-
-def _labels(code: CodeType) -> frozenset[tuple[str, ...]]:
-    """The tuples of names that code has for keyword arguments and for keys of dicts, and for nothing else."""
-    labels: set[Any] = set()
-    others: set[Any] = set()
-    waiting: list[Any] = []  # a tuple that was loaded, until the instruction shows what takes it
-    for instruction in dis.get_instructions(code):
-        name = instruction.opname
-        if name == "EXTENDED_ARG":
-            continue
-        (labels if name in TAKES_LABELS else others).update(waiting)
-        loads = name in ("LOAD_CONST", "RETURN_CONST") and isinstance(instruction.argval, tuple)
-        waiting = [instruction.argval] if loads else []
-        if name == "KW_NAMES":
-            labels.add(code.co_consts[instruction.arg or 0])
-    return frozenset(labels - others)
-
-
-def _stored(code: CodeType, stores: tuple[str, ...] = ("STORE_FAST", "STORE_DEREF")) -> Iterator[str]:
-    """The local names that code stores, once for each place where it does; functions defined in it may, too."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname.startswith(stores):
-            names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
-            yield from names[:1] if instruction.opname == "STORE_FAST_LOAD_FAST" else names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _stored(constant, ("STORE_DEREF",))

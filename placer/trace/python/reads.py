@@ -63,8 +63,8 @@ class Reads:
 
     paths: set[Path] = field(default_factory=set)  # read
     writes: list[Path] = field(default_factory=list)  # a name, attribute or item that is written, by its whole path
-    names: set[str] = field(default_factory=set)  # of attributes read or written, and constants that may be names
-    owners: dict[str, set[Path]] = field(default_factory=dict)  # by such a name: of what it is read; unknown for any
+    # Of what, by the name of an attribute that is read or written, or a constant that may be one; unknown for any.
+    owners: dict[str, set[Path]] = field(default_factory=dict)
     globals: set[str] = field(default_factory=set)
     catches: list[Paths] = field(default_factory=list)  # what its `except` clauses name; unknown for a bare one
     reflects: bool = False  # whether it may read attributes that it does not name
@@ -79,7 +79,6 @@ class Reads:
 
     def add_name(self, name: str, owner: Paths | None = None) -> None:
         """Note a name that is read of an owner; None where it may be read of anything, or is written."""
-        self.names.add(name)
         self.owners.setdefault(name, set()).update({UNKNOWN} if owner is None else owner)
 
     def compares(self, own: str = "") -> bool:

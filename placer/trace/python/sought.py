@@ -84,7 +84,7 @@ def sought_by(entered: Entered) -> Sought:
     texts |= frozenset(one for left, right in reads.remainders for one in _shown_by_remainder(left, right, entered))
     found = (_lacked(path, path in reads.passed, entered) for path in reads.paths | reads.passed)
     lacked = frozenset(one for one in found if one is not None and not is_library(one[0].held.__name__))
-    names = frozenset(name for name in reads.names if not _is_of_libraries(reads.owners[name], entered))
+    names = frozenset(name for name, owners in reads.owners.items() if not _is_of_libraries(owners, entered))
     names |= {"__class__"} if "type" in reads.globals else set()
     if reads.reflects and entered.function.__name__ in TEXTS and entered.owner is not None:  # on what it shows
         kinds = type(entered.owner).__mro__

@@ -6,6 +6,7 @@ that moment may be lost, without an error; so while one trains, workers are neit
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import Any
@@ -30,7 +31,7 @@ def note_call(concrete: Any) -> None:
 
 def why_not(done: str) -> str | None:
     """Why workers must not be joined, or left (`done`), now, in words; None where no other thread trains."""
-    alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+    alive = sys._current_frames().keys() - {threading.get_ident()}  # `threading` does not know them all
     since_s = time.monotonic() - RECENT_S
     if not any(thread in alive and at_s > since_s for thread, at_s in list(_latest_s.items())):
         return None

@@ -20,7 +20,7 @@ def called_of_callback(callbacks: Sequence[tuple[str, Any]], entered: Iterable[E
     if not callbacks:
         return None
     own = [one for one in entered if not _is_method_of_keras(one.owner, one.function.__name__)]  # those Keras calls
-    names = {name for one in own for name in reads_of(one.function.__code__).names}
+    names = {name for one in own for name in reads_of(one.function.__code__).owners}
     for label, callback in callbacks:
         for name in methods_of_keras(type(callback)):
             if name in names or any(_asks(one, name) for one in own):

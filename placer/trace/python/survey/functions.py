@@ -26,6 +26,7 @@ from placer.trace.python.survey.caches import kept_result, why_hidden
 from placer.trace.python.survey.callbacks import calls_callback, methods_of_keras
 from placer.trace.python.survey.classes import class_code
 from placer.trace.python.survey.getters import parts_of_getter, sought_by_partial
+from placer.trace.python.survey.objects import visit_rest
 from placer.trace.python.survey.walk import FREE, Role, UnguardableError, Walk
 from placer.trace.signature import Same
 from placer.wrapped import Wrapped
@@ -91,6 +92,7 @@ def visit_partial(walk: Walk, partial: Any, label: str) -> None:
         walk.child(f"{label}'s argument {i}", value)
     walk.child(f"{label}'s arguments", partial.keywords)
     walk.own(own_dict(partial) or {}, f"{label}.")
+    visit_rest(walk, partial, functools.partial, label)
 
 
 def visit_getter(walk: Walk, getter: Any, label: str) -> None:
@@ -114,11 +116,13 @@ def visit_cache(walk: Walk, cached: Any, label: str) -> None:
 def visit_property(walk: Walk, found: Any, label: str) -> None:
     """The function that gives a property's value."""
     walk.child(label, found.fget)
+    visit_rest(walk, found, property, label)
 
 
 def visit_wrapped(walk: Walk, found: Any, label: str) -> None:
     """The function of a staticmethod or a classmethod."""
     walk.child(label, found.__func__)
+    visit_rest(walk, found, staticmethod, label)
 
 
 def visit_cached(walk: Walk, found: Any, label: str) -> None:
@@ -126,6 +130,7 @@ def visit_cached(walk: Walk, found: Any, label: str) -> None:
     walk.child(label, getattr(found, "func", None))
     if isinstance(found, functools.singledispatchmethod):
         walk.child(f"{label}.registry", found.dispatcher.registry)
+    visit_rest(walk, found, functools.cached_property, label)
 
 
 def visit_stand_in(walk: Walk, found: Wrapped, label: str) -> None:

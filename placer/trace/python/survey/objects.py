@@ -65,7 +65,7 @@ def visit_object(walk: Walk, value: Any, label: str) -> None:
 
 
 def visit_rest(walk: Walk, found: Any, plain: type, label: str) -> None:
-    """Of an object that is a container of the class `plain`, what it is beside that."""
+    """Of an object of a class of the user's that inherits from `plain`, one of Python's own, what it is beside that."""
     if type(found) is not plain and is_user_class(type(found)):
         visit_object(walk, found, label)
 
@@ -127,6 +127,7 @@ def visit_keras_variable(walk: Walk, variable: Any, label: str) -> None:
 def visit_weak(walk: Walk, reference: weakref.ReferenceType[Any], label: str) -> None:
     """Noted, to be looked at once it is known what is held otherwise."""
     walk.weak.append((label, reference))
+    visit_rest(walk, reference, weakref.ReferenceType, label)
 
 
 def visit_referred(walk: Walk, reference: weakref.ReferenceType[Any], label: str) -> None:

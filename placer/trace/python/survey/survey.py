@@ -101,22 +101,12 @@ VISITS: tuple[tuple[Any, Visit], ...] = (
     ((bytearray, array.array), visit_bytes),
 )
 """By the class of what they look into."""
-OF_PYTHON = frozenset({visit_partial, visit_property, visit_wrapped, visit_cached, visit_weak})
-"""What these look into of Python's own classes is not all of an object of a class of the user's."""
 WITH_ROLE: tuple[tuple[Any, Callable[..., None]], ...] = (
     (types.FunctionType, visit_function),
     (tuple(PROXIES), visit_proxy),
 )
 """Those that need to know how code calls what they look into."""
 DRAWING = (io.IOBase, logging.Logger, random.Random, np.random.Generator, np.random.RandomState)
-
-
-def _with_object(visit: Visit) -> Visit:
-    def visit_both(walk: Walk, value: Any, label: str) -> None:
-        visit(walk, value, label)
-        visit_object(walk, value, label)
-
-    return visit_both
 
 
 class Survey(Walk):
@@ -189,7 +179,7 @@ class Survey(Walk):
                 return partial(looks, role=role)
         for kinds, visit in VISITS:
             if issubclass(kind, kinds):
-                return _with_object(visit) if visit in OF_PYTHON and is_user_class(type(value)) else visit
+                return visit
         if issubclass(kind, DRAWING):
             raise UnguardableError(f"it uses `{label}` (a {type(value).__name__}), whose state a traced step ignores")
         if is_out_of_sight(type(value)):

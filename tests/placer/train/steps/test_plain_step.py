@@ -490,29 +490,30 @@ def takes_an_int():
     return lambda x: descend(held, x, 0.1 if of(x) > 0 else 0.01), held, lambda i: None
 
 
-def counts_beyond_32_bits():
-    held, seen = weights(), tf.Variable(4290)
-
-    def step(x):
-        seen.assign_add(1)
-        rate = 0.1
-        if int(seen) * 500_000 < 1_000_000_000:
-            rate = 0.01
-        return descend(held, x, rate)
-
-    return step, held, lambda i: None
+def outgrows_32_bits(x, seen):
+    return int(seen) * 500_000 < 1_000_000_000
 
 
-def counts_rows():
-    held = weights()
+def has_many_rows(x, seen):
+    return int(tf.shape(x)[0]) * len(tf.boolean_mask(x, x[:, 0] > 0.5)) * 3 > 20
 
-    def step(x):
-        rate = 0.1
-        if int(tf.shape(x)[0]) * len(tf.boolean_mask(x, x[:, 0] > 0.5)) * 3 > 20:
-            rate = 0.01
-        return descend(held, x, rate)
 
-    return step, held, lambda i: None
+def lowered_where(is_low):
+    """Makes a step whose rate is lower where ints of Python's, made of tensors, say so."""
+
+    def make():
+        held, seen = weights(), tf.Variable(4290)
+
+        def step(x):
+            seen.assign_add(1)
+            rate = 0.1
+            if is_low(x, seen):
+                rate = 0.01
+            return descend(held, x, rate)
+
+        return step, held, lambda i: None
+
+    return make
 
 
 def takes_values_where_there_are_any():
@@ -748,7 +749,7 @@ def flags_under_a_persistent_tape():
     return step, held, lambda i: None
 
 
-@pytest.mark.parametrize("make", [loops_by_tensorflow, flags_under_a_persistent_tape, counts_rows])
+@pytest.mark.parametrize("make", [loops_by_tensorflow, flags_under_a_persistent_tape, lowered_where(has_many_rows)])
 def test_loops_and_flags_that_are_the_same_either_way_are_placed(two_cpus, live_hand, make):
     found, hand = wrapped(live_hand, make)
     assert close(found, alone(make))
@@ -770,7 +771,7 @@ UNSAFE = [
     (takes_an_int, "an int of a tensor in of"),
     (notes_unseen(lambda loss: KEPT.logs.append(loss)), "it changes what `KEPT` holds"),
     (notes_unseen(lambda loss: operator.iadd(KEPT.kept, [loss])), "it changes what `KEPT` holds"),
-    (counts_beyond_32_bits, "(Mul) keeps it to 32 bits"),
+    (lowered_where(outgrows_32_bits), "(Mul) keeps it to 32 bits"),
     (takes_values_where_there_are_any, "(Tanh) for its value"),
     (into_a_tf_function(one_more, lambda count: count > 7), "takes it into a tf.function"),
     (functools.partial(into_a_tf_function(an_int, lambda count: count > 6),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,6 +54,22 @@ def test_a_thread_that_trains_is_seen_until_it_ends() -> None:
     with beside(counting()):
         assert "another thread of this program trains" in (other_threads.why_not("joined") or "")
     assert other_threads.why_not("joined") is None
+
+
+def test_a_thread_that_python_does_not_list_is_seen_too() -> None:
+    count, done, over = counting(), threading.Event(), threading.Event()
+
+    def run() -> None:
+        count()
+        done.set()
+        over.wait(60)
+
+    _thread.start_new_thread(run, ())
+    assert done.wait(60)
+    try:
+        assert other_threads.why_not("left") is not None
+    finally:
+        over.set()
 
 
 def test_one_that_only_reads_or_calls_wrapped_steps_is_not() -> None:

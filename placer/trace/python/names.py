@@ -1,0 +1,21 @@
+"""Names of functions and attributes by which code reads more of an object than it names."""
+
+from __future__ import annotations
+
+REFLECTION = frozenset({"vars", "dir", "__dict__", "asdict", "astuple", "copy", "deepcopy", "replace", "dumps"})
+REFLECTION |= {"__getstate__", "__slots__", "getmembers", "fields", "__getattribute__"}
+NAMING = {"getattr": 1, "hasattr": 1, "getattr_static": 1, "attrgetter": 0, "methodcaller": 0}  # where they take a name
+EQUATING = frozenset(  # functions and methods that compare what they are given, or look for it in a container
+    {
+        "index", "remove", "count", "sorted", "sort", "min", "max", "eq", "ne", "lt", "le", "gt", "ge", "contains",
+        "countOf", "indexOf", "groupby", "nlargest", "nsmallest", "merge", "heapify", "heappush", "heappop", "unique",
+        "heappushpop", "heapreplace", "bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right",
+        "array_equal", "isin",
+    }
+)  # fmt: skip
+MEMBERS = frozenset({"getmembers", "__getattribute__"})  # give any attribute
+TEXT_MAKERS = frozenset({"str", "repr", "ascii", "format", "format_map", "print"})
+KINDS_ASKED = frozenset({"isinstance", "issubclass"})  # which take `str` for a class
+PASSING = frozenset(  # give on what they are given, or have
+    {"zip", "enumerate", "reversed", "list", "tuple", "iter", "next", "items", "values", "get", "pop", "flatten"}
+)
