@@ -1,10 +1,10 @@
 """What a step reads of Python's state, and whether all of it can be compared before each call.
 
-Read `state` first, it answers for a plain step: `code` finds in bytecode what a function `reads`, as paths, by its
-`instructions` and by the `names` of functions that read for it (and `source_text` what AutoGraph makes otherwise of its
-source), `entered` follows these paths to objects, `impure` finds
-what a trace would not repeat, `bindings` which lasting objects functions pass to each other, `sought` says what the
-step's code reads of objects, `survey` walks through all that it may read, `arguments` finds what of it a call brings,
-`kinds` tells what needs a look, and `guard` compares that fast before each call. `settings` are what the libraries are
-set to, and `streams` the random numbers that the whole program shares.
+Read `state` first, it answers for a plain step. `code` finds in bytecode what a function `reads`, as paths, with the
+help of `instructions` and of `names` (functions that read on behalf of their caller); `source_text` finds what
+AutoGraph makes otherwise of the source. `entered` follows these paths to objects, `impure` finds what a trace would
+not repeat, `bindings` which lasting objects functions pass to each other, `sought` says what the step's code reads of
+objects, `survey` walks through all that it may read, `arguments` finds what of it a call brings, `kinds` tells what
+needs a look, and `guard` compares that fast before each call. `settings` are what the libraries are set to, and
+`streams` the random numbers that the whole program shares.
 """
