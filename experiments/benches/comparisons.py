@@ -15,8 +15,8 @@ from search.session.registry import SEARCHERS
 MEASUREMENTS = 20  # of every searcher
 LONGER = 50  # of the longer search, after the first comparison of a network
 LEFT_OUT = ("single", "exact")  # single devices are measured anyway; `exact` asks what it proves, for minutes
-LIMIT_S = 5400.0  # for one comparison
-MINUTES = 30.0  # after which no searcher asks any more; only networks that are slow to switch reach it
+LIMIT_S = 10_800.0  # for one comparison
+MINUTES = 90.0  # after which no searcher asks any more; so many that budgets are equal where a switch is slow, too
 
 
 def comparisons(options: BenchOptions) -> dict[str, dict[int, Facts]]:
