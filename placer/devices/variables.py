@@ -7,22 +7,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from placer import tf_internals
-
 
 def variable_on(device: str, value: Any) -> tf.Variable:
     """A variable on a TensorFlow device; it holds its value when this returns."""
-    with tf.device(device):
-        here = tf.identity(value)  # copying first takes half the time of copying in the initialiser
-        variable = _marked(tf.Variable(here), device)
+    variable = new_variable(device, value)
     wait_for([variable])
     return variable
 
 
-def unset_variable(device: str, shape: Any, dtype: tf.DType, *, trainable: bool = False) -> tf.Variable:
-    """A variable without a value, made in a third of the time of one that has one; assign to it before it is read."""
+def new_variable(device: str, value: Any, *, trainable: bool = True) -> tf.Variable:
+    """A variable on a TensorFlow device; call `wait_for` before a function uses it."""
     with tf.device(device):
-        return _marked(tf_internals.variables.unset_variable(shape, dtype, trainable=trainable), device)
+        here = tf.identity(value)  # copying first takes half the time of copying in the initialiser
+        return _marked(tf.Variable(here, trainable=trainable), device)
 
 
 def blank_variable(device: str, shape: Any, dtype: tf.DType) -> tf.Variable:

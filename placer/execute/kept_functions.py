@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 from placer import tf_internals
-from placer.devices.workers import leftovers
 
 K = TypeVar("K", bound=Hashable)
 MOST_KEPT = 256  # each move of variables may need some of its own
@@ -27,9 +26,7 @@ class KeptFunctions(Generic[K]):
         name = self._names.pop(key, None)
         if name is None:
             name = f"__placer_{self._what}_{next(_serial)}"
-            function = self._made(name, key)
-            tf_internals.functions.add_function(function)
-            leftovers.add(sum("/job:worker" in node.device for node in function.node_def), leftovers.times_freed())
+            tf_internals.functions.add_function(self._made(name, key))
         self._names[key] = name  # the latest at the end
         if len(self._names) > MOST_KEPT:
             tf_internals.functions.remove_function(self._names.pop(next(iter(self._names))))

@@ -17,13 +17,13 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.links.staging import NEVER_COPIED
-from placer.devices.variables import unset_variable
+from placer.devices.variables import new_variable, wait_for
 from placer.devices.workers import leftovers
 from placer.devices.workers.deadline import waiting
 from placer.errors import PlacerError
 from placer.execute.ordered_sums import order_sums
 from placer.execute.send_recv import bring, chain, connect, spread, stage
-from placer.execute.variable_copies import Pair, Transfers
+from placer.execute.variable_copies import AT_ONCE_BYTES, held_bytes
 from placer.trace.capture import Captured
 from placer.trace.graph_def.as_function import as_function
 from placer.trace.graph_def.node_def import source_of
@@ -58,7 +58,6 @@ class Template:
                 tf_internals.functions.add_function(function)
         self.constants = _constant_uses(self.function_def)
         self.staged = {} if stages_from is None or not host else self._at_least(stages_from, arrived)
-        self.transfers = Transfers()  # bring variables to the devices of a mapping
 
     def placed(self, name: str, devices: MappingABC[str, str], order: Sequence[str] = (), home: str = "") -> Any:
         """The FunctionDef `name` with node n on devices[n]; constants are copied to where they are used.
@@ -124,7 +123,7 @@ class PlacedStep:
         self._mark = next(_serial)
         self.function_name = f"__placer_{captured.graph.fingerprint}_{self._mark}"
         self.draws = Draws()
-        self.rebind(variables or self._moved(template.transfers, sources))
+        self.rebind(variables or self._moved(captured.variables if sources is None else sources, sources is not None))
         placed = template.placed(self.function_name, self.device_of, order, template.host)
         tf_internals.functions.mark_nodes(placed, self._mark)
         tf_internals.functions.add_function(placed)
@@ -173,19 +172,20 @@ class PlacedStep:
             tf_internals.functions.plain_config(),
         )
 
-    def _moved(
-        self, transfers: Transfers, sources: MappingABC[str, tf.Variable] | None
-    ) -> MappingABC[str, tf.Variable]:
-        """Each of `sources` that is on its device, and copies of the others; of all the user's own where it is None."""
-        moved, copied = {}, []
-        for name, source in (self.captured.variables if sources is None else sources).items():
+    def _moved(self, sources: MappingABC[str, tf.Variable], keep: bool) -> dict[str, tf.Variable]:
+        moved, under_way, bytes_under_way = {}, list[tf.Variable](), 0
+        for name, source in sources.items():
             device = self.device_of[name]
-            if sources is not None and source.device == device:
+            if keep and source.device == device:
                 moved[name] = source
                 continue
-            moved[name] = unset_variable(device, source.shape, source.dtype, trainable=source.trainable)
-            copied.append(Pair(source, moved[name]))
-        transfers(copied)
+            moved[name] = new_variable(device, source.value(), trainable=source.trainable)
+            under_way.append(moved[name])
+            bytes_under_way += held_bytes(source)
+            if bytes_under_way > AT_ONCE_BYTES:
+                wait_for(under_way)
+                under_way, bytes_under_way = [], 0
+        wait_for(under_way)
         return moved
 
     def _verify(self, nodes: Sequence[Any]) -> None:

@@ -284,7 +284,6 @@ class Runner:
                 step.close()
             for runner in runners:
                 runner.check.forget()
-                runner.template.transfers.forget()
             self.devices.join_anew()
             for runner, step, mapping in kept:
                 again = runner._warm(mapping)

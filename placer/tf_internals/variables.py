@@ -23,11 +23,6 @@ def is_eager(tensor: Any) -> bool:
     return isinstance(tensor, tf.Tensor) and hasattr(tensor, "numpy")
 
 
-def unset_variable(shape: Any, dtype: tf.DType, *, trainable: bool) -> tf.Variable:
-    """A variable that holds no value until one is assigned, on the device of the scope."""
-    return resource_variable_ops.UninitializedVariable(trainable=trainable, shape=shape, dtype=dtype)
-
-
 def is_initialized(handle: Any) -> bool:
     """Whether the variable behind a handle of this process has a value."""
     return bool(tf.raw_ops.VarIsInitializedOp(resource=handle))

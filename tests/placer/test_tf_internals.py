@@ -380,13 +380,6 @@ def test_a_variables_handle_gives_its_value():
         assert not tf_internals.variables.is_eager(tf.constant(1.0))
 
 
-def test_a_variable_without_a_value_takes_one():
-    variable = tf_internals.variables.unset_variable([2], tf.int64, trainable=False)
-    handle = tf_internals.variables.handle_of(variable)
-    assert not tf_internals.variables.is_initialized(handle) and not variable.trainable
-    assert variable.assign([3, 4]).numpy().tolist() == [3, 4] and tf_internals.variables.is_initialized(handle)
-
-
 def test_a_handle_that_was_lost_still_leads_to_the_one_of_now():
     first, second, third = (tf.Variable(float(i)).handle for i in range(3))
     tf_internals.variables.replace_handles([(first, second)])

@@ -1,6 +1,6 @@
-"""What workers keep of placed steps that were closed, and of the functions that moved their variables.
+"""What workers keep of placed steps that were closed.
 
-TensorFlow 2.21 can remove a function, but not the parts of it that the workers were sent, nor their
+TensorFlow 2.21 can remove the function of a step, but not the parts of it that the workers were sent, nor their
 kernels: a worker frees these when it is left (docs/decisions/036-workers-keep-what-was-built.md).
 """
 
@@ -17,8 +17,8 @@ def times_freed() -> int:
 
 
 def add(ops: int, made_at: int) -> None:
-    """Note that so many ops are not needed any more, or soon. made_at: `times_freed` when they were sent; workers keep
-    nothing of what they were sent before they were joined.
+    """Note that a step of so many ops was closed. made_at: `times_freed` when it was made; workers keep nothing of one
+    that was made before they were joined.
     """
     global _ops
     if made_at == _times_freed:
@@ -33,7 +33,7 @@ def forget() -> None:
 
 
 def ops() -> int:
-    """The ops noted since the workers were joined."""
+    """The ops of all steps that were made and closed since the workers were joined."""
     return _ops
 
 

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.variables import blank_variable, wait_for
-from placer.devices.workers import leftovers
 from placer.execute import kept_functions
 from placer.execute.variable_copies import DividedVariable, Pair, Transfers
 
@@ -99,18 +98,3 @@ def test_a_value_survives_each_way_of_cutting_it(two_cpus, dtype):
             _, axis, bounds = pair.target
             for part, expected in zip(pair.target.parts, np.split(value, bounds[1:-1], axis), strict=True):
                 np.testing.assert_array_equal(part.numpy(), expected)
-
-
-def test_what_workers_are_sent_of_it_counts_once_to_what_they_keep(monkeypatch):
-    def made(name, count):
-        function = tf_internals.functions.new_function(name)
-        for i, device in enumerate(["/job:worker/task:0/device:CPU:0"] * count + ["/job:localhost/device:CPU:0"]):
-            function.node_def.add(name=f"node_{i}", op="NoOp", device=device)
-        return function
-
-    monkeypatch.setattr(tf_internals.functions, "call_function", lambda *_: [])
-    before, functions = leftovers.ops(), kept_functions.KeptFunctions("probe", made)
-    for count in (3, 3, 5):
-        functions.call(count, [], outputs=0)
-    assert leftovers.ops() - before == 8
-    functions.forget()
