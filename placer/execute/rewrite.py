@@ -173,6 +173,8 @@ class PlacedStep:
         )
 
     def _moved(self, sources: MappingABC[str, tf.Variable], keep: bool) -> dict[str, tf.Variable]:
+        # One by one. `Transfers` took half the time, but with 16 MB at once a worker that had 128 MB to spare died, and
+        # with 4 MB at once it was hardly faster.
         moved, under_way, bytes_under_way = {}, list[tf.Variable](), 0
         for name, source in sources.items():
             device = self.device_of[name]
