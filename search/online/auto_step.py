@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import time
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as MappingABC
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -26,19 +23,18 @@ from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import mapping_file, write_mapping
 from placer.graph.memory_limits import MemoryLimits
 from placer.measure.store import Store
-from placer.phase_names import STARTING
 from placer.splits.plan_files import plans_in, regions_of
 from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
-from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Wanted
+from placer.train.steps.modes import UNTOUCHED, WHOLE, Placed, Wanted
 from placer.wrapped import Wrapped, unwrapped
 from search.online.arguments import check_arguments, refuse_hiding, refuse_method
 from search.online.controller import Controller
 from search.online.given import given
 from search.online.giving_back import give_back, give_back_soon
-from search.online.interfaces import Steps
 from search.online.journal import Journal
 from search.online.report.text import as_html, as_text
+from search.online.script_run import ScriptRun
 from search.online.settings import OnlineSettings
 from search.online.trials.trials import LiveTrial
 
@@ -96,10 +92,7 @@ class AutoStep(Wrapped):
             self._session.sync_every = sync_every
         self._live = LiveStep(step, self._session, self.name, clock, plans)
         self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
-        self._script: Steps[None] | None = self._first_script()
-        self._live.mode = next(self._script)
-        self._generation: int | None = None  # of the devices that the script uses; None where it uses none
-        self._is_stale = False  # whether the script is to be replaced: a device was lost while it used it
+        self._run = ScriptRun(self._live, self._controller, self._journal, None if mapping is None else self._given)
         self._unseen = 0  # how many of the next calls the script need not be sent
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._losses = len(self._session.losses)
@@ -113,7 +106,7 @@ class AutoStep(Wrapped):
         """One training step: what the step returns. Raises what the step raises."""
         if _is_in_replica():
             return self._by_strategy(args, kwargs)
-        if self._live.left_alone and self._script is None:
+        if self._live.left_alone and self._run.is_over:
             self.steps += 1
             return self._live.untouched.step(*args, **kwargs)
         if self._unseen and self._live.runs_directly:
@@ -127,7 +120,7 @@ class AutoStep(Wrapped):
         if self._unseen:
             self._unseen -= 1
             return outputs
-        if self._script is None and self._live.left_alone and self._open.alive:  # the search had given up before
+        if self._run.is_over and self._live.left_alone and self._open.alive:  # the search had given up before
             self._leave_alone()
         elif step_s is not None:
             self._after(step_s)
@@ -264,10 +257,7 @@ class AutoStep(Wrapped):
         """
         if self._open.detach() is None:
             return
-        if self._script is not None:
-            with suppress(ValueError):  # another thread is about to choose the mode of its next call
-                self._script.close()
-            self._script = None
+        self._run.end()
         self._live.leave_alone("closed")
         give_back(self._live, self._controller.planners)
         if self._store is not None:
@@ -302,7 +292,7 @@ class AutoStep(Wrapped):
         with self._session.lock:
             if not self._live.left_alone:
                 self._live.leave_alone("a distribution strategy runs it (strategy.run)")
-                self._script = None
+                self._run.forget()
                 self._controller.left_alone()
         self.steps += 1
         try:
@@ -315,11 +305,6 @@ class AutoStep(Wrapped):
                 f"replicas; give it {self.name}.__wrapped__, or do not wrap it."
             ) from error
 
-    def _first_script(self) -> Steps[None]:
-        if self._mapping is not None:
-            return self._controller.place(self._given)
-        return self._controller.script()
-
     def _given(self) -> Wanted:
         """The mapping given, as a device of each captured op; its own plan of splits is the only one."""
         assert self._mapping is not None
@@ -329,133 +314,27 @@ class AutoStep(Wrapped):
         return given(self._mapping, graph, topology, plan, match_by_name=self._match_by_name, limited=limited)
 
     def _after(self, step_s: float) -> None:
-        """Let the script choose the mode of the next call. Whatever goes wrong in it, the training goes on."""
-        controller = self._controller
-        controller.narrator.step = self.steps
+        """Let the script choose the mode of the next call."""
+        self._controller.narrator.step = self.steps
         was_asleep = self._tells_suspend()
         if not was_asleep:
             self._journal.scalar(self.steps, "step_s", step_s)
             if self._live.mode is UNTOUCHED and not self._live.is_joined and self.steps > 1:  # the first compiles
                 self._before.append(step_s)
         self._tell_losses()
-        is_new = self._session.generation not in (self._generation, controller.generation)
-        is_left_behind = self._generation is not None and is_new and not self._live.is_resting
-        sent_s: float | None = step_s  # None starts a script
-        if self._is_stale or is_left_behind:
-            self._script = controller.script_after_joining()
-            sent_s = None
-        elif was_asleep and self._live.failed is None:
-            return  # the script is sent the seconds of the next call in this mode
-        self._note_generation(self._live.is_joined and not self._live.is_resting)
-        self._choose(lambda script: self._next_mode(script, sent_s))
-        self._unseen = controller.unseen(sent_s) if sent_s else 0
-
-    def _note_generation(self, uses_devices: bool) -> None:
-        """Note which devices the script uses from now on, if any."""
-        self._generation = self._session.generation if uses_devices else None
-        self._is_stale = False
-
-    def _choose(self, next_mode: Callable[[Steps[None]], Mode]) -> None:
-        """Set the mode of the next call, chosen given the script, if there is one."""
-        script = self._script
-        if script is None:
-            return
-        if inspect.getgeneratorstate(script) == inspect.GEN_RUNNING:
-            self._live.leave_alone("several threads call it at once, and a search needs its calls one by one")
-            return
-        losses = len(self._session.losses)
-        try:
-            mode = next_mode(script)
-        except BadInputError as error:
-            self._give_up(str(error))
-            if self._mapping is not None:
-                raise
-        except Exception as error:  # a bug in Placer must not end the user's training
-            if len(self._session.losses) > losses or self._session.is_loss(error):
-                self._look_anew()  # a reader in another thread may have gone on without the lost device meanwhile
-                return
-            self._give_up(f"{type(error).__name__}: {error}")
-        except BaseException:  # Ctrl-C, which the script does not outlive
-            self._begin_again()
-            raise
-        else:
-            self._live.mode = mode
-        raises = self._mapping is not None and self._controller.narrator.phase == STARTING  # its capture will, why
-        if self._live.left_alone and self._script is not None and not raises:
-            self._leave_alone()
+        if self._run.after(step_s, was_asleep) and step_s:
+            self._unseen = self._controller.unseen(step_s)
 
     def _after_another(self) -> None:
         """After a call of another signature than the main one, of which the script is sent nothing."""
         self._controller.narrator.step = self.steps
         self._tell_losses()
-        self._choose(self._gone_over)
-
-    def _gone_over(self, script: Steps[None]) -> Mode:
-        """The mode of now, or that of a new script where the program went over to another signature for good."""
-        self._controller.look_aside()
-        successor = self._live.successor if self.settings.search else None
-        if successor is None:
-            return self._live.mode
-        script.close()
-        self._live.go_over(successor)
-        self._before.clear()  # these were steps of the other one
-        self._note_generation(self._live.is_joined)
-        self._script = self._controller.script_of_another()
-        return next(self._script)
-
-    def _next_mode(self, script: Steps[None], sent_s: float | None) -> Mode:
-        failed, self._live.failed = self._live.failed, None
-        if failed is None:
-            return next(script) if sent_s is None else script.send(sent_s)
-        mode, why = failed
-        self._controller.trials.drop(mode)
-        sentence = f"a mapping of {mode.name} failed in its first step of the training, which was undone: {why}"
-        self._journal.entry(self.steps, "error", sentence)
-        return script.throw(PlacerError(sentence))
+        if self._run.after_another():
+            self._before.clear()  # these were steps of the other one
 
     def _leave_alone(self) -> None:
-        """It has shown that the step must run untouched for good."""
         self._controller.narrator.step = self.steps
-        self._controller.left_alone()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """End the search, and free what was held for placing the step. Calls are the user's alone only after that,
-        because to leave workers gives variables new storage.
-        """
-        if self._script is not None:
-            with suppress(ValueError):  # another thread is about to choose the mode of its next call
-                self._script.close()
-        try:
-            self._controller.trials.free()
-            self._live.let_go()
-        except Exception as error:  # a lost device, for one, must not end the user's training
-            self._journal.entry(self.steps, "error", f"the devices could not be left: {type(error).__name__}: {error}")
-        self._script = None
-
-    def _look_anew(self) -> None:
-        """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
-        self._session.suspected = self._is_stale = True
-        self._live.mode = self._controller.mode
-
-    def _begin_again(self) -> None:
-        """The script ended in the middle: the next call goes on with a new one, from the start where little is done."""
-        if self._controller.topology is not None:
-            self._look_anew()
-        else:
-            self._script = self._first_script()
-            self._live.mode = next(self._script)
-
-    def _give_up(self, why: str) -> None:
-        self._journal.entry(self.steps, "error", f"the search ended, training goes on as it is: {why}")
-        self._live.mode = self._controller.mode
-        self._controller.given_up()
-        if self._live.mode is UNTOUCHED:
-            self._live.leave_alone(why)
-            self._let_go()
-        self._script = None
-        # Last, because a program may make errors of warnings.
-        warnings.warn(f"placer: {self.name}: {why} The step goes on as it is.", stacklevel=4)
+        self._run.leave_alone()
 
     def _tells_suspend(self) -> bool:
         """Whether this machine was suspended since the last look; then the journal says so."""

@@ -4,7 +4,7 @@ Read `state` first, it answers for a plain step. `code` finds in bytecode what a
 help of `instructions` and of `names` (functions that read on behalf of their caller); `source_text` finds what
 AutoGraph makes otherwise of the source. `entered` follows these paths to objects, `impure` finds what a trace would
 not repeat, `bindings` which lasting objects functions pass to each other, `sought` says what the step's code reads of
-objects, `survey` walks through all that it may read, `arguments` finds what of it a call brings, `kinds` tells what
-needs a look, and `guard` compares that fast before each call. `settings` are what the libraries are set to, and
-`streams` the random numbers that the whole program shares.
+objects, `survey` walks through all that it may read, `arguments` finds what of it a call brings, `library_names` which
+attributes libraries may read of them, `kinds` tells what needs a look, and `guard` compares that fast before each
+call. `settings` are what the libraries are set to, and `streams` the random numbers that the whole program shares.
 """

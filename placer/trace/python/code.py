@@ -431,6 +431,7 @@ class _Simulation:
 
     def _delete_attr(self, instruction: dis.Instruction) -> None:
         self.found.add_name(instruction.argval)
+        self.found.sets.add(instruction.argval)
         self.found.writes += [self._written(path, instruction.argval) for path in self._pop_lasting()]
 
     def _store_subscr(self, instruction: dis.Instruction) -> None:

@@ -63,6 +63,7 @@ class Reads:
 
     paths: set[Path] = field(default_factory=set)  # read
     writes: list[Path] = field(default_factory=list)  # a name, attribute or item that is written, by its whole path
+    sets: set[str] = field(default_factory=set)  # attributes that are written or deleted, of whatever
     # Of what, by the name of an attribute that is read or written, or a constant that may be one; unknown for any.
     owners: dict[str, set[Path]] = field(default_factory=dict)
     globals: set[str] = field(default_factory=set)

@@ -29,6 +29,7 @@ class Sought:
     """What a step's code reads of objects, as far as known."""
 
     names: frozenset[str] = frozenset()  # attributes that it names
+    sets: frozenset[str] = frozenset()  # those among them that it writes or deletes
     reflects: bool = False  # whether it may read any other that an object itself has
     equates: bool = False  # whether it may compare two objects of one class by `==` and the like
     # A class or a module of which it reads what has a name that is made at run time, and what such a name begins with;
@@ -68,12 +69,13 @@ class Sought:
     def joined(self, others: Iterable[Sought]) -> Sought:
         """What any of them seeks."""
         parts = [self, *others]
-        names, asked = (part.names for part in parts), (part.asked for part in parts)
+        names, written = (part.names for part in parts), (part.sets for part in parts)
+        asked = (part.asked for part in parts)
         texts, whole = (part.texts for part in parts), (part.whole for part in parts)
         lacked = (part.lacked for part in parts)
         reflects, equates = any(part.reflects for part in parts), any(part.equates for part in parts)
         sets = (frozenset().union(*one) for one in (asked, texts, whole, lacked))
-        return Sought(frozenset().union(*names), reflects, equates, *sets)
+        return Sought(frozenset().union(*names), frozenset().union(*written), reflects, equates, *sets)
 
 
 def sought_by(entered: Entered) -> Sought:
@@ -86,11 +88,12 @@ def sought_by(entered: Entered) -> Sought:
     lacked = frozenset(one for one in found if one is not None and not is_library(one[0].held.__name__))
     names = frozenset(name for name, owners in reads.owners.items() if not _is_of_libraries(owners, entered))
     names |= {"__class__"} if "type" in reads.globals else set()
+    written = frozenset(reads.sets)
     if reads.reflects and entered.function.__name__ in TEXTS and entered.owner is not None:  # on what it shows
         kinds = type(entered.owner).__mro__
         maker = next((kind for kind in kinds if entered.function.__name__ in vars(kind)), kinds[0])
-        return Sought(names, False, reads.equates, asked, texts, frozenset({Same(maker)}), lacked)
-    return Sought(names, reads.reflects, reads.equates, asked, texts, lacked=lacked)
+        return Sought(names, written, False, reads.equates, asked, texts, frozenset({Same(maker)}), lacked)
+    return Sought(names, written, reads.reflects, reads.equates, asked, texts, lacked=lacked)
 
 
 def passed_on(module: types.ModuleType) -> Sought:

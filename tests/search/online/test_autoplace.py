@@ -300,8 +300,8 @@ def test_a_step_across_a_suspend_is_not_counted_and_one_line_says_so(
     now_s, asleep_s = 5.0, 0.0
     suspends = Suspends(lambda: now_s, lambda: now_s + asleep_s)
     with AutoStep(step, settings=OnlineSettings(search=False, adapt=False), suspends=suspends) as placed:
-        placed._script = script()
-        next(placed._script)
+        placed._run._script = script()
+        next(placed._run._script)
         losses(placed, inputs, 2)
         asleep_s = 7200.0
         found = losses(placed, inputs, 1)
@@ -756,7 +756,7 @@ def forgetful(placed: AutoStep) -> Callable[[], Any]:
 
     def step() -> Any:
         if placed.mapping is not None:
-            placed._script = None
+            placed._run._script = None
         return placed()
 
     return step

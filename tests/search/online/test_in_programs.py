@@ -366,12 +366,14 @@ def test_a_step_that_is_left_alone_in_its_training_holds_nothing_more_and_trains
     while step.phase != "steady":
         assert called(step, 1) == called(plain, 1)
     assert step._live.thread.finish(60)
-    scratch, built = step._live.joined.scratch_run, weakref.ref(step.controller.trials.built[0])
+    scratch, trials = step._live.joined.scratch_run, step.controller.trials
+    held = [weakref.ref(one) for one in (trials.mode, *trials.built)]
+    assert trials.mode is not UNTOUCHED
     step.leave_alone("somebody says so")
     assert called(step) == pytest.approx(called(plain), rel=1e-4, abs=1e-9)
     assert (step.phase, step.mapping, step.left_alone) == ("left alone", None, "somebody says so")
     gc.collect()
-    assert step.controller.planner is None and scratch._is_closed and built() is None
+    assert step.controller.planner is None and scratch._is_closed and not any(one() for one in held)
     assert step.steps > CALLS and not isinstance(weights[1], _Watched)
     np.testing.assert_allclose(weights[1].numpy(), weights[0].numpy(), rtol=1e-4, atol=1e-9)
     step.close()
@@ -461,8 +463,8 @@ def test_several_threads_at_once_leave_the_step_alone_and_say_so() -> None:
             thread.join(60)
             yield UNTOUCHED
 
-        step._script = script()  # type: ignore[assignment]
-        step._choose(next)
+        step._run._script = script()  # type: ignore[assignment]
+        step._run._choose(next)
         assert "several threads" in (step.left_alone or "")
         called(step)
 

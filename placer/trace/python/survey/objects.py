@@ -33,6 +33,7 @@ from placer.trace.python.kinds import (
     own_dict,
     slots_of,
 )
+from placer.trace.python.library_names import is_read_by_libraries
 from placer.trace.python.survey.classes import class_code
 from placer.trace.python.survey.walk import UnguardableError, Walk
 
@@ -149,6 +150,15 @@ def _visit_operations(walk: Walk, operations: Iterable[Any], label: str) -> None
             walk.child(f"{label}.{type(operation).__name__}", operation)
 
 
+def _may_matter(walk: Walk, kind: type, name: str, value: Any) -> bool:
+    """Whether an attribute of an object that inherits from a library's class may change what the step does: not a count
+    of the program's, which only code outside of the step reads.
+    """
+    if name in walk.names:
+        return True
+    return not is_noise(name) and (not is_plain(value) or walk.reflects or is_read_by_libraries(kind, name))
+
+
 def _attributes(walk: Walk, value: Any, held: Mapping[str, Any]) -> list[str]:
     """The attributes that matter: all of those that a library may read, else those that the code names.
 
@@ -161,5 +171,5 @@ def _attributes(walk: Walk, value: Any, held: Mapping[str, Any]) -> list[str]:
     if holds_unnamed(type(value)) or walk.sought.shows_all(type(value)):
         return list(held)
     if has_library_base(type(value)):
-        return [name for name in held if not is_noise(name) or name in walk.names]
+        return [name for name in held if _may_matter(walk, type(value), name, held[name])]
     return [name for name in held if walk.is_read(name)]

@@ -48,6 +48,7 @@ from absl import logging as absl_logging
 from PIL import _imaging
 
 from placer.trace.python.kinds import is_library
+from placer.trace.python.library_names import is_read_by_libraries
 from placer.trace.python.state import MOST_STATES, PythonState, why_not
 from placer.trace.python.survey import survey
 from placer.trace.python.survey.containers import visit_dict
@@ -1090,6 +1091,91 @@ def test_what_the_users_own_kind_of_property_or_partial_reads_makes_a_state(monk
     assert state.number() == 0
     monkeypatch.setitem(FACTORS, "all", 2.0)
     assert state.number() == 1
+
+
+class Settable:
+    def __init__(self):
+        self._rate = 0.1
+
+    @property
+    def rate(self):
+        return self._rate
+
+    @rate.setter
+    def rate(self, rate):
+        self._rate = rate * FACTORS["all"]
+
+    @rate.deleter
+    def rate(self):
+        self._rate = FACTORS["all"]
+
+
+def set_anew():
+    made = Settable()
+    made.rate = 0.1
+    return made.rate
+
+
+def deleted_anew():
+    made = Settable()
+    del made.rate
+    return made.rate
+
+
+SETTABLE = Settable()
+
+
+@pytest.mark.parametrize("read", [set_anew, deleted_anew])
+def test_what_setting_a_property_of_an_object_that_code_makes_reads_makes_a_state(monkeypatch, read):
+    state = PythonState(lambda x: x * read())
+    assert state.number() == 0
+    monkeypatch.setitem(FACTORS, "all", 2.0)
+    assert (state.number(), state.why) == (1, None)
+
+
+def test_what_setting_a_property_reads_makes_no_state_where_code_only_reads_it(monkeypatch):
+    state = PythonState(lambda x: x * SETTABLE.rate)
+    assert state.number() == 0
+    monkeypatch.setitem(FACTORS, "all", 2.0)
+    assert state.number() == 0
+
+
+class CountingModel(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense, self.epoch, self.pace = keras.layers.Dense(1), 0, 1.0
+
+    def call(self, x):
+        return self.dense(x) * self.pace
+
+
+class CountingModule(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.epoch, self.pace = tf.Variable(1.0), 0, 1.0
+
+    def __call__(self, x):
+        return self.weight * x * self.pace
+
+
+@pytest.mark.parametrize("kind", [CountingModel, CountingModule])
+def test_a_count_that_no_code_of_the_step_reads_makes_no_state_of_a_model(kind):
+    model = kind()
+    model(tf.ones((2, 3)))
+    state = PythonState(lambda x: tf.reduce_sum(model(x)))
+    for model.epoch in range(MOST_STATES + 2):
+        assert (state.number(), state.why) == (0, None)
+    model.pace = 2.0
+    assert state.number() == 1
+    if kind is CountingModel:  # Keras reads it
+        model.dense.trainable = False
+        assert state.number() == 2
+
+
+def test_attributes_that_keras_reads_of_a_layer_are_known():
+    read = {"name", "trainable", "built", "_dtype_policy", "use_bias", "rate", "axis", "momentum", "seed_generator"}
+    assert all(is_read_by_libraries(keras.layers.Dense, name) for name in read)
+    assert not is_read_by_libraries(CountingModel, "epoch_of_mine") and is_read_by_libraries(list, "epoch_of_mine")
 
 
 def test_a_weak_reference_is_read_where_its_object_is_held_otherwise():

@@ -1,0 +1,63 @@
+"""Names of attributes that code of Keras and TensorFlow may read of the user's objects that inherit from theirs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from types import CodeType
+from typing import Any
+
+import tensorflow as tf
+
+from placer.trace.python.kinds import LAYERS, has_base, is_library
+from placer.trace.python.names import NAMING
+
+KERAS, TENSORFLOW = "keras", "tensorflow"
+OUTSIDE_STEPS = frozenset({"callbacks", "saving", "export", "legacy", "wrappers", "datasets"})  # parts of Keras
+
+
+def is_read_by_libraries(kind: type, name: str) -> bool:
+    """Whether Keras's or TensorFlow's code may read an attribute of this name, other than to look whether it holds
+    something to be tracked, of objects of this class. Layers, models and a tf.Module are known; of others it may.
+    """
+    if has_base(kind, LAYERS):
+        modules = _loaded_of_keras()
+    elif issubclass(kind, tf.Module):
+        modules = frozenset(base.__module__ for base in kind.__mro__ if is_library(base.__module__) == TENSORFLOW)
+    else:
+        return True
+    names = _names_in(modules)
+    return names is None or name in names
+
+
+@cache
+def _loaded_of_keras() -> frozenset[str]:
+    """Keras's modules whose code a step may run. What is loaded later, none of these calls."""
+    parts = {name: name.split(".") for name in sys.modules}
+    return frozenset(name for name, path in parts.items() if path[0] == KERAS and OUTSIDE_STEPS.isdisjoint(path))
+
+
+@cache
+def _names_in(modules: frozenset[str]) -> frozenset[str] | None:
+    """The names in the code of modules, and the texts where it reads attributes by them; None where some has no code
+    that can be read.
+    """
+    codes = [_code_of(module) for module in modules]
+    return None if None in codes else frozenset(name for code in codes if code for name in _names(code))
+
+
+def _code_of(module: str) -> CodeType | None:
+    loader: Any = getattr(sys.modules[module], "__loader__", None)
+    return loader.get_code(module) if hasattr(loader, "get_code") else None
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    reads_by_text = not NAMING.keys().isdisjoint(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+        elif reads_by_text:
+            texts = constant if isinstance(constant, (tuple, frozenset)) else (constant,)
+            yield from (text for text in texts if isinstance(text, str))
