@@ -50,7 +50,11 @@ def visit_object(walk: Walk, value: Any, label: str) -> None:
         else:
             walk.guard.dict_of(value, held)
             walk.guard.names(held)
-        walk.entries(held, _attributes(walk, value, held), f"{label}.")
+        names = _attributes(walk, value, held)
+        walk.entries(held, names, f"{label}.")
+        if isinstance(value, tf.Module) and is_user_class(kind):  # which looks for variables under any name
+            counts = [name for name in held if name not in names and is_plain(held[name])]
+            walk.guard.check(lambda: all(is_plain(held.get(name)) for name in counts))
         if has_base(type(value), FUNCTIONAL):
             _visit_operations(walk, held.get(OPERATIONS) or (), label)
     slots = [(name, vars(kind).get(name)) for kind in type(value).__mro__ for name in slots_of(kind)]
@@ -152,11 +156,20 @@ def _visit_operations(walk: Walk, operations: Iterable[Any], label: str) -> None
 
 def _may_matter(walk: Walk, kind: type, name: str, value: Any) -> bool:
     """Whether an attribute of an object that inherits from a library's class may change what the step does: not a count
-    of the program's, which only code outside of the step reads.
+    of the program's, or a list of its losses, which only code outside of the step reads. Keras itself notes elsewhere
+    what is added to a list and is to be trained.
     """
     if name in walk.names:
         return True
-    return not is_noise(name) and (not is_plain(value) or walk.reflects or is_read_by_libraries(kind, name))
+    counts = is_plain(value) or (has_base(kind, LAYERS) and _holds_plain(value))
+    return not is_noise(name) and (not counts or walk.reflects or is_read_by_libraries(kind, name))
+
+
+def _holds_plain(value: Any) -> bool:
+    """Whether a value is a list, a tuple or a dict of plain values and of others like it."""
+    if issubclass(type(value), dict):  # a proxy's `__class__` is that of another object
+        return all(is_plain(key) and _holds_plain(one) for key, one in dict.items(value))
+    return is_plain(value) or (issubclass(type(value), (list, tuple)) and all(map(_holds_plain, value)))
 
 
 def _attributes(walk: Walk, value: Any, held: Mapping[str, Any]) -> list[str]:

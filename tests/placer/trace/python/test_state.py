@@ -1143,7 +1143,7 @@ def test_what_setting_a_property_reads_makes_no_state_where_code_only_reads_it(m
 class CountingModel(keras.Model):
     def __init__(self):
         super().__init__()
-        self.dense, self.epoch, self.pace = keras.layers.Dense(1), 0, 1.0
+        self.dense, self.epoch, self.pace, self.past = keras.layers.Dense(1), 0, 1.0, {"losses": []}
 
     def call(self, x):
         return self.dense(x) * self.pace
@@ -1152,7 +1152,7 @@ class CountingModel(keras.Model):
 class CountingModule(tf.Module):
     def __init__(self):
         super().__init__()
-        self.weight, self.epoch, self.pace = tf.Variable(1.0), 0, 1.0
+        self.weight, self.epoch, self.pace, self.best = tf.Variable(1.0), 0, 1.0, None
 
     def __call__(self, x):
         return self.weight * x * self.pace
@@ -1170,6 +1170,27 @@ def test_a_count_that_no_code_of_the_step_reads_makes_no_state_of_a_model(kind):
     if kind is CountingModel:  # Keras reads it
         model.dense.trainable = False
         assert state.number() == 2
+
+
+def test_what_a_program_notes_in_lists_of_a_keras_model_makes_no_state():
+    model = CountingModel()
+    model(tf.ones((2, 3)))
+    state = PythonState(lambda x: tf.reduce_sum(model(x)))
+    for loss in range(MOST_STATES + 2):
+        model.past["losses"].append(float(loss))
+        assert (state.number(), state.why) == (0, None)
+    with pytest.raises(ValueError, match="already built"):
+        model.past["losses"].append(keras.layers.Dense(1))
+
+
+def test_a_variable_in_the_place_of_a_count_of_a_module_makes_a_state():
+    module = CountingModule()
+    state = PythonState(lambda x: tf.add_n([tf.reduce_sum(x * one) for one in module.trainable_variables]))
+    assert state.number() == 0
+    module.best = 0.5
+    assert state.number() == 0
+    module.best = tf.Variable(2.0)
+    assert (state.number(), state.why) == (1, None)
 
 
 def test_attributes_that_keras_reads_of_a_layer_are_known():
