@@ -64,13 +64,13 @@ demo: $(STAMP)
 		--measurements $(DEMO_MEASUREMENTS) --minutes $(DEMO_MINUTES) \
 		--out out/demo --report out/demo/report.html --trace out/demo/trace.json --gantt out/demo/step.png
 
-TEST := $(BIN)/pytest -m 'not slow' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+TEST := $(BIN)/pytest -m 'not slow' -n $(TEST_PROCESSES) --dist loadfile --durations=15 $(PYTEST_ARGS)
 
 test: $(STAMP)
 	$(TEST)
 
 test-slow: $(STAMP)
-	$(BIN)/pytest -m 'slow and not nightly' -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -m 'slow and not nightly' -n $(TEST_PROCESSES) --dist loadfile --durations=15 $(PYTEST_ARGS)
 
 nightly: $(STAMP)
 	$(BIN)/pytest -m nightly -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
