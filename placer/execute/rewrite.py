@@ -173,8 +173,7 @@ class PlacedStep:
         )
 
     def _moved(self, sources: MappingABC[str, tf.Variable], keep: bool) -> dict[str, tf.Variable]:
-        # One by one. `Transfers` took half the time, but with 16 MB at once a worker that had 128 MB to spare died, and
-        # with 4 MB at once it was hardly faster.
+        # One by one: `Transfers` is faster, but what arrives at once has ended workers with little memory to spare.
         moved, under_way, bytes_under_way = {}, list[tf.Variable](), 0
         for name, source in sources.items():
             device = self.device_of[name]

@@ -72,10 +72,8 @@ class ScriptRun:
 
     def end(self) -> None:
         """End the script; harmless when called twice."""
-        if self._script is not None:
-            with suppress(ValueError):  # another thread is about to choose the mode of its next call
-                self._script.close()
-            self._script = None
+        self._close()
+        self._script = None
 
     def forget(self) -> None:
         """Go on without the script, which other threads may be in."""
@@ -169,15 +167,18 @@ class ScriptRun:
         """End the search, and free what was held for placing the step. Calls are the user's alone only after that,
         because to leave workers gives variables new storage.
         """
-        if self._script is not None:
-            with suppress(ValueError):  # another thread is about to choose the mode of its next call
-                self._script.close()
+        self._close()
         try:
             self.controller.trials.free()
             self.live.let_go()
         except Exception as error:  # a lost device, for one, must not end the user's training
             self._note_error(f"the devices could not be left: {type(error).__name__}: {error}")
         self._script = None
+
+    def _close(self) -> None:
+        if self._script is not None:
+            with suppress(ValueError):  # another thread is about to choose the mode of its next call
+                self._script.close()
 
     def _note_error(self, sentence: str) -> None:
         self.journal.entry(self.controller.narrator.step, "error", sentence)

@@ -11,23 +11,22 @@ from typing import Any
 import tensorflow as tf
 
 from placer.trace.python.kinds import LAYERS, has_base, is_library
-from placer.trace.python.names import NAMING
 
 KERAS, TENSORFLOW = "keras", "tensorflow"
 OUTSIDE_STEPS = frozenset({"callbacks", "saving", "export", "legacy", "wrappers", "datasets"})  # parts of Keras
+KNOWN = frozenset(tf.Module.__mro__)  # also what TensorFlow has among the bases of Keras's layers
 
 
 def is_read_by_libraries(kind: type, name: str) -> bool:
-    """Whether Keras's or TensorFlow's code may read an attribute of this name, other than to look whether it holds
-    something to be tracked, of objects of this class. Layers, models and a tf.Module are known; of others it may.
+    """Whether Keras's or TensorFlow's code may read an attribute of this name of objects of this class, other than to
+    look whether it holds something to be tracked. Layers, models and plain kinds of tf.Module are known; of any other
+    class everything may be read.
     """
-    if has_base(kind, LAYERS):
-        modules = _loaded_of_keras()
-    elif issubclass(kind, tf.Module):
-        modules = frozenset(base.__module__ for base in kind.__mro__ if is_library(base.__module__) == TENSORFLOW)
-    else:
+    of_tensorflow = {base for base in kind.__mro__ if is_library(base.__module__) == TENSORFLOW}
+    is_layer = has_base(kind, LAYERS)
+    if not of_tensorflow <= KNOWN or not (is_layer or issubclass(kind, tf.Module)):
         return True
-    names = _names_in(modules)
+    names = _names_in(_loaded_of_keras() if is_layer else frozenset(base.__module__ for base in of_tensorflow))
     return names is None or name in names
 
 
@@ -40,9 +39,7 @@ def _loaded_of_keras() -> frozenset[str]:
 
 @cache
 def _names_in(modules: frozenset[str]) -> frozenset[str] | None:
-    """The names in the code of modules, and the texts where it reads attributes by them; None where some has no code
-    that can be read.
-    """
+    """The names in the code of modules, and the texts, because `getattr` takes them; None where some has no code."""
     codes = [_code_of(module) for module in modules]
     return None if None in codes else frozenset(name for code in codes if code for name in _names(code))
 
@@ -54,10 +51,9 @@ def _code_of(module: str) -> CodeType | None:
 
 def _names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
-    reads_by_text = not NAMING.keys().isdisjoint(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
-        elif reads_by_text:
+        else:
             texts = constant if isinstance(constant, (tuple, frozenset)) else (constant,)
             yield from (text for text in texts if isinstance(text, str))

@@ -6,7 +6,7 @@ import inspect
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from placer.trace.python.code import reads_of
@@ -69,13 +69,9 @@ class Sought:
     def joined(self, others: Iterable[Sought]) -> Sought:
         """What any of them seeks."""
         parts = [self, *others]
-        names, written = (part.names for part in parts), (part.sets for part in parts)
-        asked = (part.asked for part in parts)
-        texts, whole = (part.texts for part in parts), (part.whole for part in parts)
-        lacked = (part.lacked for part in parts)
-        reflects, equates = any(part.reflects for part in parts), any(part.equates for part in parts)
-        sets = (frozenset().union(*one) for one in (asked, texts, whole, lacked))
-        return Sought(frozenset().union(*names), frozenset().union(*written), reflects, equates, *sets)
+        columns = ([getattr(part, one.name) for part in parts] for one in fields(Sought))
+        found: list[Any] = [frozenset().union(*c) if isinstance(c[0], frozenset) else any(c) for c in columns]
+        return Sought(*found)
 
 
 def sought_by(entered: Entered) -> Sought:

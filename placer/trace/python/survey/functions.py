@@ -117,8 +117,8 @@ def visit_property(walk: Walk, found: Any, label: str) -> None:
     """The function that gives a property's value, and where code writes what has its name, those that set it."""
     walk.child(label, found.fget)
     if label.rpartition(".")[2] in walk.sought.sets:
-        walk.child(f"{label}'s setter", getattr(found, "fset", None))
-        walk.child(f"{label}'s deleter", getattr(found, "fdel", None))
+        walk.child(f"{label}'s setter", found.fset)
+        walk.child(f"{label}'s deleter", found.fdel)
     visit_rest(walk, found, property, label)
 
 

@@ -52,7 +52,7 @@ def visit_object(walk: Walk, value: Any, label: str) -> None:
             walk.guard.names(held)
         names = _attributes(walk, value, held)
         walk.entries(held, names, f"{label}.")
-        if isinstance(value, tf.Module) and is_user_class(kind):  # which looks for variables under any name
+        if issubclass(kind, tf.Module) and is_user_class(kind):  # which looks for variables under any name
             counts = [name for name in held if name not in names and is_plain(held[name])]
             walk.guard.check(lambda: all(is_plain(held.get(name)) for name in counts))
         if has_base(type(value), FUNCTIONAL):
