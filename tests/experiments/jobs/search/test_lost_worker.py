@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 
 import psutil
@@ -43,6 +44,21 @@ setattr(ending, name, after_a_kill)
 from placer.__main__ import main
 main()
 """
+# The command, which waits behind the line that has the first argument in it until its stdin is closed.
+HELD = """
+import sys
+from rich.console import Console
+phase, print_line = sys.argv.pop(1), Console.print
+
+def held(console, *texts, **named):
+    print_line(console, *texts, **named)
+    if phase in str(texts[0]):
+        sys.stdin.read()
+
+Console.print = held
+from placer.__main__ import main
+main()
+"""
 PROFILING, LAST = "profiling ops on each device", "measuring the finalists side by side"
 
 
@@ -56,9 +72,17 @@ class Ended:
     lines: tuple[str, ...]  # of stderr, phases and progress apart
     left: tuple[psutil.Process, ...]
 
+    def line(self):
+        assert len(self.lines) == 1, "\n".join(self.lines)
+        return self.lines[0]
 
-def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline_s="10", program=("-m", "placer")):
-    """Run the command; act on its process and its workers' processes once stderr says that `phase` begins."""
+
+def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline_s="10", program=None):
+    """Run the command; act on its process and its workers' processes once stderr says that `phase` begins.
+
+    The command waits meanwhile, however slow the machine is, unless a `program` of another kind runs it.
+    """
+    program = program or ("-c", HELD, phase)
     arguments = [*command, *devices, "--store", str(folder / "store.sqlite")]
     if command is SEARCH:
         arguments += ["--out", str(folder / "out"), "--report", str(folder / "report.md"), "--json"]
@@ -67,6 +91,7 @@ def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline
     said, processes = [], []
     with subprocess.Popen(
         [sys.executable, *program, *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -80,6 +105,7 @@ def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline
             if phase is not None and phase in line and not processes:
                 processes = psutil.Process(running.pid).children(recursive=True)
                 act(running, [p for p in processes if "placer.devices.workers.worker" in p.cmdline()])
+                running.stdin.close()
         out = running.stdout.read()
         code = running.wait()
         late.cancel()
@@ -103,9 +129,12 @@ def kill(_, workers):
 
 def signalled(number, frozen):
     def act(running, workers):
-        if frozen:
-            freeze(running, workers)
+        freeze(running, workers)  # so that the signal comes before the phase is over
+        running.stdin.close()
+        time.sleep(0.5)
         running.send_signal(number)
+        if not frozen:
+            workers[1].send_signal(signal.SIGCONT)
 
     return act
 
@@ -122,7 +151,7 @@ def test_a_healthy_search_prints_nothing_on_stderr_that_is_not_ours(tmp_path):
 def test_while_ops_are_profiled(tmp_path, act):
     ended = hit(tmp_path, PROFILING, act)
     assert (ended.code, ended.left) == (1, ())
-    (line,) = ended.lines
+    line = ended.line()
     assert line.startswith("placer: worker:1 ")
     assert "while ops were profiled" in line
 
@@ -132,7 +161,7 @@ def test_while_ops_are_profiled(tmp_path, act):
 def test_while_finalists_are_measured_what_was_found_so_far_is_written(tmp_path, act):
     ended = hit(tmp_path, LAST, act)
     assert (ended.code, ended.left) == (1, ())
-    (line,) = ended.lines
+    line = ended.line()
     assert line.startswith("placer: worker:1 ")
     facts = json.loads(ended.out)
     assert facts["lost"] in line
@@ -149,7 +178,7 @@ def test_while_finalists_are_measured_what_was_found_so_far_is_written(tmp_path,
 def test_a_signal_while_finalists_are_measured_hands_back_the_best_so_far(tmp_path, number, code, frozen):
     ended = hit(tmp_path, LAST, signalled(number, frozen), deadline_s="100000")
     assert (ended.code, ended.left) == (code, ())
-    (line,) = ended.lines
+    line = ended.line()
     assert line.startswith("placer: ")
     facts = json.loads(ended.out)
     assert facts["interrupted"] and facts["best"]["step_s"] > 0
@@ -163,7 +192,7 @@ def test_a_signal_while_finalists_are_measured_hands_back_the_best_so_far(tmp_pa
 def test_a_signal_while_ops_are_profiled_leaves_one_line(tmp_path, number, code, frozen):
     ended = hit(tmp_path, PROFILING, signalled(number, frozen), deadline_s="100000")
     assert (ended.code, ended.left, ended.out) == (code, (), "")
-    (line,) = ended.lines
+    line = ended.line()
     assert "before a mapping had run, so nothing is handed back" in line
 
 
@@ -173,7 +202,7 @@ def test_a_worker_killed_at_the_end_leaves_what_was_found_so_far(tmp_path, durin
     command = [*SEARCH, "--out", str(tmp_path / "out"), "--json"]
     ended = hit(tmp_path, None, kill, command, program=("-c", KILLED, during))
     assert ended.code == 1
-    (line,) = ended.lines
+    line = ended.line()
     assert line.startswith("placer: worker:1 ")
     facts = json.loads(ended.out)
     assert facts["lost"] in line and facts["best"]["step_s"] > 0
@@ -187,7 +216,7 @@ def test_a_worker_killed_while_the_best_step_is_traced_leaves_what_was_measured_
     command = [*SEARCH, "--report", str(report), "--trace", str(trace), "--json"]
     ended = hit(tmp_path, None, kill, command, program=("-c", KILLED, "_trace"))
     assert ended.code == 1
-    (line,) = ended.lines
+    line = ended.line()
     assert line.startswith("placer: worker:1 ") and "while ops were profiled" in line
     said = report.read_text()
     assert "while ops were profiled" in said and "In a race" not in said
@@ -204,7 +233,7 @@ def test_a_worker_elsewhere_that_freezes_cannot_be_ended_so_the_search_ends(tmp_
             devices=("--devices", ",".join(workers.addresses)),
         )
     assert (ended.code, ended.left) == (1, ())
-    (line,) = ended.lines
+    line = ended.line()
     assert "did not answer" in line
     assert (tmp_path / "out" / "mapping.json").exists()
     with Store(tmp_path / "store.sqlite") as store:
