@@ -26,6 +26,7 @@ WORDS = {
     int(signal.SIGHUP): "ended by SIGHUP",
 }
 SIGNALS = tuple(WORDS)
+AGAIN_S = 0.02
 EXIT = 128  # added to a signal's number, it is the exit code, as shells have it
 
 
@@ -42,8 +43,15 @@ class Signals:
         self.numbers: list[int] = []  # in the order in which they came
         self.noted: frozenset[int] = frozenset()  # the first of these does not raise
         self.was_said = False  # whether one that was noted was acknowledged on stderr
+        self._again: threading.Timer | None = None  # by which KeyboardInterrupt is raised again
+        self._is_closed = False
 
     def __call__(self, number: int, _: FrameType | None) -> None:
+        if self._again is not None:
+            self._again = None
+            if not self._is_closed:
+                raise KeyboardInterrupt
+            return
         if number == signal.SIGHUP:
             _leave_terminal()
         is_late = bool(self.numbers) if number == CTRL_C else any(n != CTRL_C for n in self.numbers)
@@ -89,6 +97,20 @@ class Signals:
         finally:
             self.note(before)
 
+    def raise_again(self) -> None:
+        """Raise KeyboardInterrupt a moment later: where it came, Python drops what is raised."""
+        self._again = threading.Timer(AGAIN_S, signal.pthread_kill, (threading.get_ident(), self.numbers[-1]))
+        self._again.daemon = True
+        self._again.start()
+
+    def close(self) -> None:
+        """Raise nothing any more."""
+        self._is_closed = True
+        again = self._again
+        if again is not None:
+            again.cancel()
+            again.join()
+
     def _say(self, number: int) -> None:
         self.was_said = True
         again = "press again" if number == CTRL_C else "press Ctrl-C"
@@ -127,11 +149,23 @@ def heard() -> Iterator[Signals]:
     signals = Signals()
     taken = [n for n in SIGNALS if signal.getsignal(n) in (signal.SIG_DFL, signal.default_int_handler)]
     before = {number: signal.signal(number, signals) for number in taken}
+    report = sys.unraisablehook
+
+    def unraisable(dropped: sys.UnraisableHookArgs) -> None:
+        # The handler ran in a destructor or a weak reference's callback, of which TensorFlow has many.
+        if signals.numbers and issubclass(dropped.exc_type, KeyboardInterrupt):
+            signals.raise_again()
+        else:
+            report(dropped)
+
+    sys.unraisablehook = unraisable
     _heard = signals
     try:
         yield signals
     finally:
         _heard = None
+        sys.unraisablehook = report
+        signals.close()
         for number, handler in before.items():
             signal.signal(number, handler)
 

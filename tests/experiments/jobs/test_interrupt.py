@@ -51,6 +51,43 @@ def test_what_signals_do(noted, numbers, raised, insists):
         assert signals.numbers == list(numbers)
 
 
+class Dying:
+    """Its destructor is where the signal comes. Python drops what a destructor raises."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __del__(self):
+        signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_in_a_destructor_is_raised_after_it(capfd, number):
+    with heard() as signals:
+        with pytest.raises(KeyboardInterrupt):
+            dying = Dying(number)
+            del dying
+            threading.Event().wait(60)
+        assert signals.numbers == [number] and not signals.insists
+    assert not any(capfd.readouterr())
+
+
+def test_a_destructors_own_error_is_reported_as_before(monkeypatch):
+    reported = []
+    monkeypatch.setattr("sys.unraisablehook", reported.append)
+    with heard():
+        dying = Dying(None)
+        del dying
+    assert [dropped.exc_type for dropped in reported] == [TypeError]
+
+
+def test_a_signal_in_a_destructor_at_the_very_end_is_not_sent_to_whoever_comes_later():
+    with heard() as signals:
+        dying = Dying(SIGTERM)
+        del dying
+    assert signals.numbers == [SIGTERM]
+
+
 def test_within_a_block_signals_are_heard_once_and_handlers_come_back():
     before = [signal.getsignal(number) for number in SIGNALS]
     with heard() as outer:
