@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -13,6 +14,7 @@ MOST_LISTED = 8
 BEFORE = ("Graph execution error", "Detected at", "<stack traces", 'File "', "Node:")  # lines about where, not what
 ASSERTED = "assertion failed"
 SEVERAL = "root error(s) found"  # of which the lines after it tell, as (0), (1), ...
+BENEATH = ("placer", "search", "tensorflow", "keras", "contextlib")  # packages that stand between a program and Placer
 H = TypeVar("H", bound=Hashable)
 
 
@@ -84,6 +86,14 @@ def tell_all(errors: Iterable[Exception]) -> None:
     """`tell` each."""
     for error in errors:
         tell(error)
+
+
+def warn(sentence: str) -> None:
+    """Warn of what happened to a program, as of the line of it that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in BENEATH:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(f"placer: {sentence}", stacklevel=level)
 
 
 def tried(*ways: Callable[[], object]) -> list[Exception]:

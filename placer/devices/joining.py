@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from placer.devices.workers.deadline import drop_deadlines, waiting
 from placer.devices.workers.setting import setting
 from placer.devices.workers.worker_info import INFO_PATH, WorkerInfo
 from placer.devices.workers.workers import FAIL_FAST, free_ports, no_proxy
-from placer.errors import BadInputError, PlacerError, listed, short, what_failed
+from placer.errors import BadInputError, PlacerError, listed, short, warn, what_failed
 
 JOIN_TIMEOUT_S = 30.0
 RETRY_S = 0.25
@@ -233,10 +232,9 @@ def leave_if_there(addresses: Iterable[str], *, ends: bool) -> None:
 def fail_at_once() -> None:
     """Turn off streaming of ops, which never notices a lost worker, and gRPC's waiting for one to come back."""
     if tf_internals.devices.joined_tasks() and os.environ.get(STREAMING) != "false":
-        warnings.warn(
+        warn(
             "workers were joined earlier in this process, so a lost worker will not be noticed: "
-            f"call open_devices(resilient=True) first, or set {STREAMING}=false.",
-            stacklevel=3,
+            f"call open_devices(resilient=True) first, or set {STREAMING}=false."
         )
     else:
         os.environ.update(RESILIENT)

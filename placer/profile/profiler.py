@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as MappingABC
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.errors import PlacerError, short, what_failed
+from placer.errors import PlacerError, short, warn, what_failed
 from placer.execute.outputs import is_out_of_memory
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
@@ -61,7 +60,7 @@ def profile(
         if isinstance(found.ran, str):
             why_not[device.name] = found.ran
             if device.kind == "gpu":
-                warnings.warn(f"{device.name} gets no ops because it could not be profiled: {found.ran}", stacklevel=2)
+                warn(f"{device.name} gets no ops because it could not be profiled: {found.ran}")
             continue
         ran = found.ran
         warn_of_lost_kernels(ran.steps, device)

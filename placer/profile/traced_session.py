@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingABC
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.cluster import Devices
 from placer.devices.workers.deadline import DeviceLostError, waiting
+from placer.errors import warn
 from placer.execute.outputs import is_out_of_memory
 from placer.execute.rewrite import Template
 from placer.execute.send_recv import spread
@@ -218,9 +218,9 @@ def warn_of_lost_kernels(steps: Sequence[TracedStep], device: Device) -> None:
             "for them until steps are measured; install TensorFlow as tensorflow[and-cuda], or allow profiling."
         )
     elif lost_s > MOST_LOST * kernel_s:
-        warnings.warn(f"{device.name}: {lost_s / kernel_s:.0%} of its kernels' time belongs to no op.", stacklevel=3)
+        warn(f"{device.name}: {lost_s / kernel_s:.0%} of its kernels' time belongs to no op.")
 
 
 @cache
 def _warn_once(text: str) -> None:
-    warnings.warn(text, stacklevel=4)
+    warn(text)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.errors import BadInputError, one_line
+from placer.errors import BadInputError, one_line, warn
 from placer.trace.signature import Layout
 
 
@@ -29,7 +28,7 @@ def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
     if not callable(traceable):
         raise BadInputError(f"{name}: a {type(step).__name__} is no training step; pass a function.")
     if tf_internals.autograph.compiles_for_xla(traceable):  # XLA ignores devices
-        warnings.warn(f"{name}: jit_compile is switched off, because XLA ignores devices.", stacklevel=3)
+        warn(f"{name}: jit_compile is switched off, because XLA ignores devices.")
         traceable = traceable.python_function
     try:
         is_function = hasattr(type(traceable), "python_function")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -21,7 +20,7 @@ from placer.devices.workers.deadline import LOST_ERRORS, drop_deadlines, kept_by
 from placer.devices.workers.reconnect import Reconnection
 from placer.devices.workers.worker_watch import WorkerWatch
 from placer.devices.workers.workers import Workers
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError, PlacerError, warn
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.train.variables import other_threads
 from placer.train.variables.hooks import renew_all
@@ -317,7 +316,7 @@ class Connection:
                 self.workers.close()
             self._watch_no_more()
         if dropped is not None:
-            warnings.warn(f"placer: the workers are left: {remedy(dropped)}.", stacklevel=2)
+            warn(f"the workers are left: {remedy(dropped)}.")
 
     def _watch_no_more(self) -> None:
         if self._is_watching:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.errors import PlacerError
+from placer.errors import PlacerError, warn
 from placer.files import write_whole
 from placer.splits.plan_files import BATCH_NORM, SPLIT_OFF
 from placer.trace.iterator_inputs import ended
@@ -115,7 +114,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         """Leave the model alone, and warn."""
         self.close()
         self._report, self._page = f"{self.model.name}: left alone: {reason}", None
-        warnings.warn(f"placer: {self.model.name} trains untouched: {reason}.", stacklevel=3)
+        warn(f"{self.model.name} trains untouched: {reason}.")
 
     def _replaced(self) -> None:
         """Say that something within `fit` has ended the placement: another `fit`, or a train_function made anew."""
@@ -124,7 +123,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         if self.step is not None:
             self.step.journal.entry(self.step.steps, "error", f"the search ended, training goes on untouched: {why}")
         self.close()
-        warnings.warn(f"placer: {self.model.name} trains untouched from now on: {why}.", stacklevel=3)
+        warn(f"{self.model.name} trains untouched from now on: {why}.")
 
     def _wrapped(self, step: Callable[..., Any]) -> AutoStep:
         """The step of this `fit`, which Placer runs from now on."""

@@ -5,19 +5,16 @@ another where devices were lost, and ends it. Whatever goes wrong in it, the tra
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError, PlacerError, warn
 from placer.phase_names import STARTING
 from placer.train.live_step import LiveStep
 from placer.train.steps.modes import UNTOUCHED, Mode, Wanted
 from search.online.controller import Controller
 from search.online.interfaces import Steps
 from search.online.journal import Journal
-
-TO_THE_PROGRAM = 6  # frames from a warning here to the call of the wrapped step
 
 
 class ScriptRun:
@@ -161,7 +158,7 @@ class ScriptRun:
             self._let_go()
         self._script = None
         # Last, because a program may make errors of warnings.
-        warnings.warn(f"placer: {self.live.name}: {why} The step goes on as it is.", stacklevel=TO_THE_PROGRAM)
+        warn(f"{self.live.name}: {why} The step goes on as it is.")
 
     def _let_go(self) -> None:
         """End the search, and free what was held for placing the step. Calls are the user's alone only after that,

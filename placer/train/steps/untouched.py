@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -13,7 +12,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.devices.gpu_wait import drain
-from placer.errors import BadInputError, PlacerError
+from placer.errors import BadInputError, PlacerError, warn
 from placer.execute.outputs import returned
 from placer.trace.capture import trains_nothing
 from placer.trace.eager.number_use import (
@@ -198,10 +197,10 @@ class UntouchedFunction:
                 self.unsaid.append(IN_A_FUNCTION)
             return self.step(*args, **kwargs)
         if self._is_new("tape"):
-            warnings.warn(
+            warn(
                 f"{self.name} is called under a tf.GradientTape, which cannot see into a placed step: such calls run "
-                "untouched.", stacklevel=6,
-            )  # fmt: skip
+                "untouched."
+            )
         with self.session.lock:
             return self.run_untimed(args, kwargs)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, warn
 from placer.trace.capture import TRAINS_NOTHING
 from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Declared, Layout, Signatures
@@ -199,7 +198,7 @@ class Variants:
     def warn(self) -> None:
         """Say what was refused; after a call, because a program may make errors of warnings."""
         while self._unsaid:
-            warnings.warn(self._unsaid.pop(0), stacklevel=4)
+            warn(self._unsaid.pop(0))
 
     @property
     def _main(self) -> Variant:

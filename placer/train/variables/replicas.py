@@ -9,7 +9,6 @@ variable, the devices of its parts: such a replica is true or void as a whole, l
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingABC
 from collections.abc import Set as AbstractSet
@@ -22,7 +21,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices.variables import blank_variable, wait_for
 from placer.devices.workers.deadline import waiting
-from placer.errors import BadInputError
+from placer.errors import BadInputError, warn
 from placer.execute.variable_copies import (
     DividedVariable,
     Held,
@@ -299,7 +298,7 @@ class Replicas:
         if self._are_home(keys):
             return
         if not self._lock.acquire(timeout=ASIDE_S):
-            warnings.warn(f"placer: {reader} reads a variable as it was some steps ago.", stacklevel=3)
+            warn(f"{reader} reads a variable as it was some steps ago.")
             return
         try:
             with tf.init_scope():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 
 import keras
 import numpy as np
@@ -426,8 +427,9 @@ def test_under_a_gradient_tape_a_function_stays_one(two_cpus, live_hand):
                 called(tf.ones([2, 2]) * i)
         return weight.numpy()
 
-    with pytest.warns(UserWarning, match="under a tf.GradientTape"):
+    with pytest.warns(UserWarning, match="under a tf.GradientTape") as warned:
         mine = trained_by(live_hand)
+    assert [warning.filename for warning in warned] == [inspect.getsourcefile(live_hand)]
     np.testing.assert_array_equal(mine, trained_by(lambda step: step))
 
 

@@ -508,10 +508,11 @@ def test_a_plan_for_another_step_ends_the_placing_in_one_line(make_step: Callabl
     weight = tf.Variable(2.0)
     with place(tf.function(lambda x, y: weight.assign_add(tf.reduce_sum(x))), path) as placed:
         with (
-            pytest.warns(UserWarning, match="goes on as it is"),
+            pytest.warns(UserWarning, match="goes on as it is") as warned,
             pytest.raises(BadInputError, match="it is for another graph"),
         ):
             losses(placed, inputs, 6)
+        assert [Path(warning.filename) for warning in warned] == [Path(losses.__code__.co_filename)]
         losses(placed, inputs, 1)
         assert placed.mapping is None
 
