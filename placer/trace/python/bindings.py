@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from placer.trace.python.code import reads_of
+from placer.trace.python.code.bytecode import reads_of
+from placer.trace.python.code.paths import Path, Paths
+from placer.trace.python.code.reads import Call
 from placer.trace.python.entered import MAKES_ITSELF, Entered, reached
 from placer.trace.python.kinds import EMPTY, TENSORS, WRAPPERS, is_plain, of_proxy, unproxied
-from placer.trace.python.reads import Call, Path, Paths
 
 
 class _Callee(NamedTuple):

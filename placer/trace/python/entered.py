@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
+from placer.trace.python.code.paths import ITEM, Path
 from placer.trace.python.kinds import EMPTY, in_slot, unproxied
-from placer.trace.python.reads import ITEM, Path
 
 MAKES_ITSELF = frozenset({"__init__", "__new__", "__post_init__", "__setstate__", "build"})
 

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from placer.trace.python.code import reads_of
+from placer.trace.python.code.bytecode import reads_of
+from placer.trace.python.code.instructions import codes_within
+from placer.trace.python.code.paths import ITEM, Path, Paths
 from placer.trace.python.entered import MAKES_ITSELF, Entered, along, member, reached
 from placer.trace.python.kinds import EMPTY, STANDARD, UNCHANGING, answers_any_name, is_library
-from placer.trace.python.reads import ITEM, Path, Paths
-from placer.trace.python.source_text import codes_within
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"
 CALLS = frozenset(

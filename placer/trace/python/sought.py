@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from placer.trace.python.code import reads_of
+from placer.trace.python.code.bytecode import reads_of
+from placer.trace.python.code.paths import ITEM, TEXT_ROOTS, UNKNOWN, Path
+from placer.trace.python.code.reads import Asked
 from placer.trace.python.entered import Entered, reached
 from placer.trace.python.kinds import (
     EMPTY,
@@ -20,7 +22,6 @@ from placer.trace.python.kinds import (
     is_user_class,
     unproxied,
 )
-from placer.trace.python.reads import ITEM, TEXT_ROOTS, UNKNOWN, Asked, Path
 from placer.trace.signature import Same
 
 

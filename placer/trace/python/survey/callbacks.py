@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
-from placer.trace.python.code import reads_of
+from placer.trace.python.code.bytecode import reads_of
+from placer.trace.python.code.paths import UNKNOWN
 from placer.trace.python.entered import Entered, reached
 from placer.trace.python.impure import MUTATORS
 from placer.trace.python.kinds import CALLBACKS, EMPTY, has_base, is_library
-from placer.trace.python.reads import UNKNOWN
 
 
 def called_of_callback(callbacks: Sequence[tuple[str, Any]], entered: Iterable[Entered]) -> str | None:

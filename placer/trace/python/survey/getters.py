@@ -11,7 +11,7 @@ import operator
 import pickle
 from typing import Any
 
-from placer.trace.python.names import NAMING
+from placer.trace.python.code.names import NAMING
 from placer.trace.python.sought import Sought
 
 READERS = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from types import CodeType
 
-from placer.trace.python.code import reads_of
+from placer.trace.python.code.bytecode import reads_of
 from placer.wrapped import Wrapped
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placer.trace.python.code import _Simulation, reads_of
-from placer.trace.python.reads import Path, Reads
+from placer.trace.python.code.bytecode import _Reading, reads_of
+from placer.trace.python.code.paths import Path
+from placer.trace.python.code.reads import Reads
 
 LOG: list[Any] = []
 LAYERS: list[Any] = []
@@ -110,7 +111,7 @@ SELF, LOADED = frozenset({Path("argument", "self")}), frozenset({Path("global", 
 def test_instructions_of_later_releases_that_do_two_things(
     opname: str, stack: list[Any], argval: Any, local: dict[str, Any], left: list[Any]
 ) -> None:
-    simulation = _Simulation(two_names.__code__, {}, Reads())
+    simulation = _Reading(two_names.__code__, {}, Reads())
     simulation.stack = stack
     simulation._step(SimpleNamespace(opname=opname, argval=argval))  # type: ignore[arg-type]
     assert simulation.local.items() >= local.items() and simulation.stack == left
@@ -118,7 +119,7 @@ def test_instructions_of_later_releases_that_do_two_things(
 
 def test_a_slice_is_stored_by_one_instruction_in_later_releases() -> None:
     found = Reads()
-    simulation = _Simulation(a_slice.__code__, {}, found)
+    simulation = _Reading(a_slice.__code__, {}, found)
     fresh = frozenset({Path("fresh")})
     simulation.stack = [fresh, LOADED, fresh, fresh]
     simulation._step(SimpleNamespace(opname="STORE_SLICE", argval=None))  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import os
 import pytest
 import tensorflow as tf
 
-from placer.trace.python.source_text import is_edited, late_name, misread
+from placer.trace.python.code.source_text import is_edited, late_name, misread
 
 
 def later_in_a_branch(x):

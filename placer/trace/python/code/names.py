@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 REFLECTION = frozenset({"vars", "dir", "__dict__", "asdict", "astuple", "copy", "deepcopy", "replace", "dumps"})
 REFLECTION |= {"__getstate__", "__slots__", "getmembers", "fields", "__getattribute__"}
 NAMING = {"getattr": 1, "hasattr": 1, "getattr_static": 1, "attrgetter": 0, "methodcaller": 0}  # where they take a name
@@ -19,3 +21,9 @@ KINDS_ASKED = frozenset({"isinstance", "issubclass"})  # which take `str` for a 
 PASSING = frozenset(  # give on what they are given, or have
     {"zip", "enumerate", "reversed", "list", "tuple", "iter", "next", "items", "values", "get", "pop", "flatten"}
 )
+FIELDS, ATTRIBUTES = re.compile(r"\{([^{}!:]*)"), re.compile(r"\.([^\W\d]\w*)")
+
+
+def attributes_shown(text: str) -> frozenset[str]:
+    """The attributes that a text for `str.format` names: those of "{0.rate}"."""
+    return frozenset(name for field in FIELDS.findall(text) for name in ATTRIBUTES.findall(field))

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from placer import tf_internals
+from placer.trace.python.code.instructions import codes_within
 
 LAMBDA = "<lambda>"
 BLOCKS = (ast.If, ast.For, ast.While)
@@ -80,14 +81,6 @@ def _codes_in(path: str, _time_ns: int, _size: int) -> frozenset[CodeType]:
 def _began_s() -> float:
     """When this process began, in seconds since the epoch."""
     return float(psutil.Process().create_time())
-
-
-def codes_within(code: CodeType) -> Iterator[CodeType]:
-    """A function's code, and that of what is defined in it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from codes_within(constant)
 
 
 @functools.lru_cache(maxsize=4096)

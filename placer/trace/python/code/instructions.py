@@ -10,6 +10,14 @@ from typing import Any
 TAKES_LABELS = ("CALL_KW", "BUILD_CONST_KEY_MAP")  # which take a tuple of names from the stack
 
 
+def codes_within(code: CodeType) -> Iterator[CodeType]:
+    """A function's code, and that of what is defined in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes_within(constant)
+
+
 def labels_of(code: CodeType) -> frozenset[tuple[str, ...]]:
     """The tuples of names that code has for keyword arguments and for keys of dicts, and for nothing else."""
     labels: set[Any] = set()

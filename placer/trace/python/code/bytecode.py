@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
-from typing import Any
 
-from placer.trace.python.instructions import labels_of, stored_by
-from placer.trace.python.names import (
+from placer.trace.python.code.frame import Frame
+from placer.trace.python.code.instructions import labels_of, stored_by
+from placer.trace.python.code.names import (
     EQUATING,
     KINDS_ASKED,
     MEMBERS,
@@ -18,20 +18,16 @@ from placer.trace.python.names import (
     PASSING,
     REFLECTION,
     TEXT_MAKERS,
+    attributes_shown,
 )
-from placer.trace.python.reads import (
+from placer.trace.python.code.paths import (
     CONSTANT,
     FRESH,
     ITEM,
-    NOWHERE,
     TEXT_ROOTS,
     UNKNOWN,
-    Asked,
-    Call,
     Path,
     Paths,
-    Reads,
-    attributes_shown,
     beginning,
     held_by,
     is_constant,
@@ -39,13 +35,8 @@ from placer.trace.python.reads import (
     last_name,
     taken_from,
 )
+from placer.trace.python.code.reads import Asked, Call, Reads
 
-PUSHES_NOTHING = ("STORE", "DELETE", "POP", "RETURN", "RAISE", "LIST_", "SET_", "DICT_", "MAP_", "RESUME", "NOP", "END")
-TWO = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
-GOES_ON = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "EXTENDED_ARG", "CACHE", "PUSH_NULL")
-LEAVES = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
-CHAIN = ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME")  # where a path begins that leads to one object alone
-VARARGS, VARKEYWORDS = 0x04, 0x08  # flags of a code object
 HAS_SPEC = 0x04  # flag of FORMAT_VALUE
 
 
@@ -53,7 +44,7 @@ HAS_SPEC = 0x04  # flag of FORMAT_VALUE
 def reads_of(code: CodeType) -> Reads:
     """What a function's code reads and writes, with the functions defined in it."""
     found = Reads()
-    _Simulation(code, {}, found).run()
+    _Reading(code, {}, found).run()
     return found
 
 
@@ -64,52 +55,25 @@ def is_for_super(code: CodeType) -> bool:
     return not any((path.root, path.name) == own[:2] and path.attributes for path in reads.paths) and own not in given
 
 
-class _Simulation:
-    """Walks through the code once, with a stack of the paths by which each value was reached."""
+class _Reading(Frame):
+    """Notes what each instruction does with names."""
 
     def __init__(self, code: CodeType, outer: Mapping[str, Paths], found: Reads) -> None:
-        self.code, self.found = code, found
-        count = code.co_argcount + code.co_kwonlyargcount
-        count += bool(code.co_flags & VARARGS) + bool(code.co_flags & VARKEYWORDS)
-        self.local: dict[str, Paths] = {name: outer[name] for name in code.co_freevars if name in outer}
-        self.local |= {name: frozenset({Path("argument", name)}) for name in code.co_varnames[:count]}
-        self.stack: list[Paths] = []
-        self.at_target: dict[int, list[Paths]] = {}
-        self.latest: list[Any] = [None, None]  # the arguments of the latest two instructions
+        super().__init__(code, outer, found)
         self.keywords: tuple[str, ...] = ()  # of the call that comes next
-        self.before = ""  # the name of the instruction before
         self.taken: Paths = frozenset({FRESH})  # what the call that comes next gives
         self.namings = 0  # functions of NAMING that were loaded, and are not called yet
-        self.is_sole = False  # whether the paths on top are of one object, whichever way the code went
         self.once = {name for name, number in Counter(stored_by(code)).items() if number == 1}
 
     def run(self) -> None:
         """Fill `found`."""
-        left = False  # whether the instruction before goes elsewhere
-        for instruction in dis.get_instructions(self.code):
-            self.is_sole &= instruction.offset not in self.at_target
-            if instruction.offset in self.at_target:
-                there = self.at_target[instruction.offset]
-                same = not left and len(there) == len(self.stack)
-                self.stack = [a | b for a, b in zip(there, self.stack, strict=True)] if same else list(there)
-            elif left:
-                self.stack = []
-            if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
-                self._jump(instruction)
-            self._step(instruction)
-            left = instruction.opname.startswith(LEAVES)
-            if self.before == "PUSH_EXC_INFO" and instruction.opname == "POP_TOP":  # `except:`, which asks for no class
-                self.found.catches.append(frozenset({UNKNOWN}))
-            self.is_sole = (self.is_sole and instruction.opname in GOES_ON) or instruction.opname in CHAIN
-            self.before = instruction.opname
-            if self.before != "EXTENDED_ARG":
-                self.latest = [self.latest[1], instruction.argval]
+        self.walk()
         if self.namings > 0:  # one is passed on
             self._ask(frozenset({UNKNOWN}))
         labels = labels_of(self.code)
         for constant in self.code.co_consts:
             if isinstance(constant, CodeType):
-                _Simulation(constant, self.local, self.found).run()
+                _Reading(constant, self.local, self.found).run()
             if constant not in labels:
                 self._constant(constant)
 
@@ -125,60 +89,18 @@ class _Simulation:
             for part in constant:
                 self._constant(part)
 
-    def _jump(self, instruction: dis.Instruction) -> None:
-        if isinstance(instruction.argval, int) and instruction.argval > instruction.offset:
-            effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=True)
-            there = self.stack[:effect] if effect < 0 else [*self.stack, *[frozenset({UNKNOWN})] * effect]
-            self.at_target.setdefault(instruction.argval, there)
-
-    def _step(self, instruction: dis.Instruction) -> None:
-        handler = getattr(self, f"_{instruction.opname.lower()}", None)
-        if handler is not None:
-            handler(instruction)
-        elif instruction.opname.startswith("LOAD_FAST"):
-            self._load_fast(instruction)
-        else:
-            self._other(instruction)
-
-    def _other(self, instruction: dis.Instruction) -> None:
-        effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
-        name = instruction.opname
-        if name == "MATCH_CLASS":
-            self.found.reflects = True
-        pushes = 0 if name.startswith(PUSHES_NOTHING) or (effect < 0 and "JUMP" in name) else max(1, effect)
-        if name == "PRECALL":
-            pushes = 0
-        for _ in range(pushes - effect):
-            self._pop()
-        self.stack += [frozenset({FRESH})] * pushes
-
-    def _pop(self) -> Paths:
-        paths = self._taken()
-        self.found.passed.update(path for path in paths if path.root not in NOWHERE)
-        return paths
-
-    def _taken(self) -> Paths:
-        """What is on top, which goes nowhere else."""
-        return self.stack.pop() if self.stack else frozenset({UNKNOWN})
-
     def _pop_top(self, instruction: dis.Instruction) -> None:
+        if self.before == "PUSH_EXC_INFO":  # `except:`, which asks for no class
+            self.found.catches.append(frozenset({UNKNOWN}))
         self._taken()
+
+    def _match_class(self, instruction: dis.Instruction) -> None:
+        self.found.reflects = True
+        self._other(instruction)
 
     def _pop_lasting(self) -> Paths:
         """What is on top, as far as the code did not make it."""
         return frozenset(path for path in self._pop() if path.root not in ("fresh", *TEXT_ROOTS))
-
-    def _top(self, depth: int) -> Paths:
-        return self.stack[-depth] if 0 < depth <= len(self.stack) else frozenset({UNKNOWN})
-
-    def _push(self, paths: Paths, instruction: dis.Instruction, popped: int = 0) -> None:
-        """Push paths, and below them what else the instruction pushes."""
-        effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
-        self.stack += [paths] * (effect + popped)
-        self.found.paths.update(path for path in paths if path.root not in NOWHERE)
-
-    def _extended_arg(self, instruction: dis.Instruction) -> None:
-        """A part of the next instruction."""
 
     # Calls, and names that are made at run time.
 
@@ -205,12 +127,6 @@ class _Simulation:
         self._other(instruction)
 
     _contains_op = _compare_op
-
-    def _unpack_sequence(self, instruction: dis.Instruction) -> None:
-        effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
-        self.stack += [frozenset(path.then(ITEM) for path in self._pop())] * (effect + 1)
-
-    _unpack_ex = _unpack_sequence
 
     def _build_string(self, instruction: dis.Instruction) -> None:
         parts = [self._pop() for _ in range(instruction.arg or 0)]
@@ -308,11 +224,6 @@ class _Simulation:
 
     # Loads.
 
-    def _load_fast(self, instruction: dis.Instruction) -> None:
-        names = instruction.argval if instruction.opname in TWO else (instruction.argval,)
-        for name in names:
-            self.stack.append(self.local.get(name, frozenset({FRESH})))
-
     def _load_global(self, instruction: dis.Instruction) -> None:
         name = instruction.argval
         self.found.globals.add(name)
@@ -356,16 +267,6 @@ class _Simulation:
         self._loaded(instruction.argval, owner)
         self._push(frozenset(path.then(instruction.argval) for path in owner), instruction)
 
-    def _binary_subscr(self, instruction: dis.Instruction) -> None:
-        self._pop()
-        self.stack.append(frozenset(path.then(ITEM) for path in self._pop()))
-
-    def _get_iter(self, instruction: dis.Instruction) -> None:
-        self.stack.append(frozenset(path.then(ITEM) for path in self._pop()))
-
-    def _for_iter(self, instruction: dis.Instruction) -> None:
-        self.stack.append(self.stack[-1] if self.stack else frozenset({UNKNOWN}))
-
     def _check_exc_match(self, instruction: dis.Instruction) -> None:
         self.found.catches.append(self.stack[-1] if self.stack else frozenset({UNKNOWN}))
         self._other(instruction)
@@ -373,16 +274,6 @@ class _Simulation:
     _check_eg_match = _check_exc_match
 
     # The stack itself.
-
-    def _copy(self, instruction: dis.Instruction) -> None:
-        depth = instruction.arg or 1
-        self.stack.append(self.stack[-depth] if depth <= len(self.stack) else frozenset({UNKNOWN}))
-
-    def _swap(self, instruction: dis.Instruction) -> None:
-        depth = instruction.arg or 1
-        while len(self.stack) < depth:
-            self.stack.insert(0, frozenset({UNKNOWN}))
-        self.stack[-1], self.stack[-depth] = self.stack[-depth], self.stack[-1]
 
     # Stores.
 
