@@ -1,7 +1,8 @@
 """The benchmarks behind the numbers: each prints one JSON object, and with --record keeps it in benchmarks/.
 
-Each has `TAKES`, the options that it may be given, `bench_facts`, which measures and returns the facts, `page_lines`,
-which shows them in BENCHMARKS.md, `headline`, its line of the summary there, and some have `draw`. A small bench is one
+Each has the QUESTION that it answers, `TAKES`, the options that it may be given, `bench_facts`, which measures and
+returns the facts, `page_lines`, which shows them in BENCHMARKS.md, `headline`, its line of the summary there, and some
+have `draw`. A small bench is one
 module, a large one a package with these in `run`, `page` and `plot`. Beside them stands what several share: `bench` the
 options and the record, `pace` how evenly the machine computes, `takes` which options may be given, `kept_runs` runs
 that a later command takes up again, `process` processes that measure, `sampling` measured mappings, `comparisons` runs

@@ -42,9 +42,9 @@ def pace_line(before: float | None, after: float | None) -> str:
     known = [(share, when) for share, when in ((before, "before"), (after, "after")) if share is not None]
     if not known:
         return ""
-    told = " and ".join(f"{share:.0%} {when} it" for share, when in known)
+    told = " and ".join(f"{share:.0%} {when} the bench" for share, when in known)
     beside = "; **what was measured may be off by as much**" if max(known)[0] > UNEVEN else ""
-    return f"Equal work on all cores at once scattered by {told} (interquartile range){beside}."
+    return f"Times of equal work, on all cores at once, scattered by {told} (interquartile range){beside}."
 
 
 def scatter(seconds: float) -> float:

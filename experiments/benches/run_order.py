@@ -29,6 +29,7 @@ from search.problem.problem import Placement
 from search.session.prediction import Prediction
 from search.session.registry import make_searcher
 
+QUESTION = "Does the order in which a device runs its ops matter, and which order is the best?"
 MODELS = (
     "towers",
     "inception_v3",

@@ -9,6 +9,7 @@ from experiments.benches.campaign.networks import ALIKE, FIRST
 from experiments.report.text import markdown_table
 from search.defaults import DEFAULT_SEARCHER
 
+QUESTION = "Does a campaign that is killed lose measurements, how fast is it, and what does a warm start save?"
 RAY_WANTED = 1.7
 
 

@@ -10,6 +10,7 @@ from experiments.benches.faults.leavings import LIMIT_S
 from experiments.benches.faults.trainings import OF_LOSSES
 from experiments.report.text import markdown_table
 
+QUESTION = "What is lost or left behind when processes are killed or frozen, and when files are damaged?"
 PARTS = {
     "search": "`placer search`",
     "training": "training under `autoplace`",
@@ -58,7 +59,10 @@ def headline(facts: Facts) -> str:
 
 def _headlines(facts: Facts) -> Iterator[list[str]]:
     late = f"; {facts['late']} came too late, and are not counted" if facts["late"] else ""
-    each = f"{facts['repeats']} of each kind in each stage of the work, at random moments{late}"
+    counts = sorted({row["injected"] for row in facts["by_stage"] if row["how"] in WORDS})
+    outputs = sum(row["injected"] for row in facts["by_stage"] if row["how"] not in WORDS)
+    each = f"{' or '.join(map(str, counts))} of each kind in each stage of the work, at random moments{late}"
+    each += f"; {outputs} are outputs that cannot be written" if outputs else ""
     yield ["faults survived", "all", f"{facts['survived']} of {facts['injected']}", each]
     lost = "measurements, steps of a training, values of variables and results that were gone or changed"
     yield ["state lost", "0", str(facts["state_lost"]), lost]

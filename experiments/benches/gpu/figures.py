@@ -12,6 +12,7 @@ from experiments.jobs.search.finding import Finding, Trial, fastest
 from placer.result import Failed, Measured, standard_error
 
 DEFAULT = "default"
+NOTICED = 0.01  # a ratio nearer to 1 than this, or than twice its standard error, is no difference
 PUBLISHED = {"vgg16": 1.13, "alexnet": 1.18, "mnist_softmax": 3.33}
 """HTF-MPR (Albaqsami 2020) over TensorFlow's default, on other hardware and another TensorFlow."""
 
@@ -182,3 +183,8 @@ def all_facts(found: Mapping[str, Mapping[str, Any]], tight: Facts | None, autop
         "autoplace": autoplace,
         "published": PUBLISHED,
     }
+
+
+def is_on_one(row: Facts) -> bool:
+    """Whether one device has all but NOTICED of the delivered step's seconds."""
+    return bool(max(share["seconds"] for share in row["placed"].values()) > 1 - NOTICED)

@@ -6,14 +6,20 @@ from collections.abc import Iterable, Iterator
 from statistics import geometric_mean
 
 from experiments.benches.bench import Facts, ms, ms_spread
-from experiments.benches.gpu.figures import DEFAULT, with_ratio
-from experiments.benches.gpu.parts_page import accuracy_lines, missing_parts, overhead_line, tight_line
+from experiments.benches.gpu.figures import DEFAULT, NOTICED, is_on_one, with_ratio
+from experiments.benches.gpu.parts_page import (
+    accuracy_lines,
+    missing_parts,
+    overhead_line,
+    tight_line,
+    unseen_in_words,
+)
 from experiments.benches.gpu.plot import PICTURE
 from experiments.benches.gpu.tasks import SEARCHERS
 from experiments.benches.intervals import UNKNOWN, geomean_in_words
 from experiments.report.text import markdown_table, percent
 
-NOTICED = 0.01  # a ratio nearer to 1 than this, or than twice its standard error, is no difference
+QUESTION = "On a machine with a GPU, what is gained over TensorFlow's own placement, and how much of it by placement?"
 HEADS = ("network", "TensorFlow's default", "delivered", "ratio to default", "bound", "ratio to best single",
          "GPU only", "CPU only", *SEARCHERS, "ops, seconds on the GPU")  # fmt: skip
 SPLIT_HEADS = ("devices", "network", "default", "delivered", "ratio to default", "ratio to best single", "bound")
@@ -28,20 +34,21 @@ def headline(facts: Facts) -> str:
     return (
         f"{geomean_in_words([row['ratio_to_tf_default'] for row in rows.values()])} times TensorFlow's default, "
         f"{_by_placement_in_short(rows)} times the best single device; faster on {len(faster)} of {len(rows)} networks "
-        f"({missing} tasks missing), on {len(_on_one(faster))} without placement; unseen mappings "
-        f"{percent(facts['unseen_mape'])} off; overhead {percent(cost.get('overhead_total'))} (wanted: 1%)"
+        f"({missing} tasks missing), on {len(_on_one(faster))} without placement; unseen mappings off by "
+        f"{unseen_in_words(facts)}; overhead {percent(cost.get('overhead_total'))} (wanted: 1%)"
     )
 
 
 def page_lines(facts: Facts) -> list[str]:
     """Every figure of a row was measured side by side."""
     return [
-        f"On {facts['device']} and its host: training steps of the zoo's networks, each first searched with at most "
-        f"{facts['measurements']} measured mappings beside single devices, then all contestants stepped in turn in the "
-        "same minutes. Medians with the interquartile range, ratios with their standard error. Figures in brackets are "
-        "of contestants dropped after some steps, for taking three times as long as the best. *Bound*: how many times "
-        "faster than the default a mapping can at most be predicted to be, by costs profiled on this machine; where "
-        "the measured ratio is above it, the predictions were wrong. Where *GPU only* differs from the default, that "
+        f"On {facts['device']} and its host: training steps of the zoo's networks at native size "
+        f"([sizes](docs/networks.md)), each first searched with at most {facts['measurements']} measured mappings "
+        "beside single devices, then all contestants stepped in turn in the same minutes. Medians with the "
+        "interquartile range, ratios with their standard error. Figures in brackets are of contestants dropped after "
+        "some steps, for taking three times as long as the best. *Bound*: how many times faster than the default a "
+        "mapping can at most be predicted to be, by costs profiled on this machine; where the measured ratio is above "
+        "it, the predictions were wrong. Where *GPU only* differs from the default, that "
         "is no placement: a placed step's graph is optimised once and called without detours, which shows in steps of "
         f"a millisecond and less{_staged(facts['models'].values())}.",
         "",
@@ -146,15 +153,17 @@ def _beside(row: Facts | None, theirs: float) -> str:
     if row is None:
         return "not measured here"
     ours, bound = row["ratio_to_tf_default"], row["bound_ratio"]
+    by_placement = "without placement" if is_on_one(row) else f"{row['ratio_to_best_single']:.2f}x of it by placement"
+    here = f"here {ours:.2f}x, {by_placement}"
     if ours >= theirs:
-        return f"here {ours:.2f}x{', without placement' if _is_on_one(row) else ''}"
+        return here
     if bound is None:
-        return f"here {ours:.2f}x. What predictions allow is unknown"
+        return f"{here}. What predictions allow is unknown"
     if ours > bound:
-        return f"here {ours:.2f}x. {_wrong(row)}"
+        return f"{here}. {_wrong(row)}"
     if bound < theirs:
-        return f"here {ours:.2f}x. Predictions allow at most {bound:.2f}x"
-    return f"here {ours:.2f}x. Predictions allow up to {bound:.2f}x; the search did not find that"
+        return f"{here}. Predictions allow at most {bound:.2f}x"
+    return f"{here}. Predictions allow up to {bound:.2f}x; the search did not find that"
 
 
 def _wrong(row: Facts) -> str:
@@ -184,12 +193,7 @@ def _by_placement_in_short(rows: dict[str, Facts]) -> str:
 
 def _on_one(rows: dict[str, Facts]) -> list[str]:
     """Those that were delivered on a single device: no placement, but a step optimised once."""
-    return [name for name, row in rows.items() if row["delivered"] != DEFAULT and _is_on_one(row)]
-
-
-def _is_on_one(row: Facts) -> bool:
-    """Whether one device has all but NOTICED of the delivered step's seconds."""
-    return bool(max(share["seconds"] for share in row["placed"].values()) > 1 - NOTICED)
+    return [name for name, row in rows.items() if row["delivered"] != DEFAULT and is_on_one(row)]
 
 
 def _unplaced(rows: dict[str, Facts]) -> str:

@@ -42,9 +42,15 @@ def accuracy_lines(facts: Facts) -> list[str]:
     return [
         f"Simulator: {facts['n_unseen']} mappings, predicted before they were measured, were off by {error:.1%} on "
         f"average, {middle:.1%} in the median; those that were dropped after their first step, which sets much up, do "
-        f"not count. Each network averaged first: {mean_in_words([mean(errors) for errors in by_network.values()])}.",
+        f"not count. Each network averaged first: {unseen_in_words(facts)}.",
         "",
     ]
+
+
+def unseen_in_words(facts: Facts) -> str:
+    """The mean error of what was predicted before it was measured, over networks; a dash where nothing was."""
+    errors = [mean(of_network) for of_network in errors_of(facts).values()]
+    return mean_in_words(errors) if errors else "-"
 
 
 def errors_of(facts: Facts) -> dict[str, list[float]]:
@@ -74,5 +80,5 @@ def overhead_line(found: Facts | None) -> str:
 def missing_parts(facts: Facts) -> list[str]:
     """What there was no time for, and what failed."""
     missing = facts["not_reached"]
-    lines = [f"Not reached in {facts['minutes']:g} minutes: {', '.join(missing)}."] if missing else []
+    lines = [f"Not reached in {facts['minutes']:g} minutes: {'; '.join(missing)}."] if missing else []
     return lines + [f"{title} failed: {why}." for title, why in facts["failed"].items()]

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benches.bench import Facts
-from experiments.benches.gpu.figures import with_ratio
+from experiments.benches.gpu.figures import is_on_one, with_ratio
 from experiments.report.plots.picture import COLOURS, diagonal, light_grid, name_rows, plain_log, save_picture
 
 PICTURE = Path("docs/gpu.png")
 WIDTH_IN, ROW_IN, LEAST_IN = 15.0, 0.3, 4.2
+LIGHT = "#a9c1dc"  # the first colour, paler: no placement
 FAR = 4.0  # bounds beyond are not drawn
 
 
@@ -47,18 +48,21 @@ def fill(figure: Any, facts: Facts) -> None:
 def _draw_ratios(ax: Any, rows: dict[str, Facts], published: dict[str, float]) -> None:
     """A bar per network, and marks for what a mapping can at most be predicted to be, and for HTF-MPR's ratio."""
     ratios = [row["ratio_to_tf_default"] for row in rows.values()]
-    ax.barh(range(len(rows)), ratios, height=0.62, color=COLOURS[0], zorder=2, label="delivered")
+    for on_one, colour, label in ((False, COLOURS[0], "delivered"), (True, LIGHT, "delivered, on one device")):
+        those = [i for i, row in enumerate(rows.values()) if is_on_one(row) == on_one]
+        if those:
+            ax.barh(those, [ratios[i] for i in those], height=0.62, color=colour, zorder=2, label=label)
     bounds = [row["bound_ratio"] for row in rows.values()]
     _draw_marks(ax, bounds, marker="|", s=130, color="#222222", label="bound, by prediction")
     _draw_marks(ax, map(published.get, rows), marker="D", s=28, color=COLOURS[1], label="HTF-MPR, other hardware")
     ax.axvline(1.0, color="#999999", linewidth=1.0, zorder=1)
     for i, ratio in enumerate(ratios):
-        ax.annotate(f"{ratio:.2f}", (0.02, i), va="center", fontsize=8, color="white", zorder=5)
+        ax.annotate(f"{ratio:.2f}", (0.02, i), va="center", fontsize=8, color="black", zorder=5)
     name_rows(ax, list(rows))
     ax.set_xlim(left=0)
     ax.set_xlabel("TensorFlow's default / delivered")
     if rows:
-        ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
+        ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4)
 
 
 def _draw_marks(ax: Any, values: Any, **style: Any) -> None:

@@ -65,6 +65,7 @@ def elsewhere(before: Facts, here: Facts) -> list[Facts]:
     if not before or before["machine"] == here:
         return named
     brief = {key: before[key] for key in ("machine", "commit", "date", "geomean_ratio", "geomean_to_untouched")}
+    brief["in_turn"] = all("in_turn" in row for row in searched(before["models"]))
     return [brief, *(row for row in named if row["machine"] != before["machine"])]
 
 

@@ -15,7 +15,7 @@ from experiments.benches.own_network import slow_loopback
 
 GROWS_S = 20.0  # until a load that grows is whole
 HORIZON = 1000  # steps under a load over which what adapts, what does not, and a new search are compared
-SHARE = 0.95  # of the best possible speed, from which a step counts as recovered
+SHARE = 0.95  # of the best known speed, from which a step counts as recovered
 SLOWED = 50  # by which the links' measured bandwidth is divided
 
 # All end by themselves when their parent is gone.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
 from experiments.benches.bench import Facts, ms, ms_spread
 from experiments.benches.online.judge import BY_CLOCK, BY_MAPPING, steps_to_recover
@@ -14,9 +15,11 @@ from experiments.benches.online.loads_page import (
     recoveries,
     recovery_rows,
 )
+from experiments.benches.online.neighbours import GROWS_S, LOADS
 from experiments.benches.online.plot import PICTURE
 from experiments.report.text import markdown_table, percent
 
+QUESTION = "What does watching a training cost, and does the training recover when the load changes?"
 OVERHEAD = ["overhead, by all seconds", "1 %"]  # what, and what is promised
 ORACLE = ["time of the whole run, by the oracle's", "1.05"]
 
@@ -25,14 +28,18 @@ def headline(facts: Facts) -> str:
     """The worst overhead, the worst run, and what came of loads, in quiet, and of kills."""
     overheads = [row["overhead"] or {} for row in facts["by_model"].values() if row["overhead"] is not None]
     total, medians = (_worst([row.get(key) for row in overheads]) for key in ("overhead_total", "overhead"))
-    run, moves = facts["vs_oracle"], facts["false_alarms"]
-    count = len(steps_to_recover(facts["loads"], "landed"))
-    (there, soon), (_, clocked) = (recoveries(facts["loads"], "landed", by) for by in (BY_MAPPING, BY_CLOCK))
-    by_clock = f"by the clock {clocked}" if is_by_mapping(facts["loads"]) else "told by the clock"
+    run, moves, loads = facts["vs_oracle"], facts["false_alarms"], facts["loads"]
+    count = len(steps_to_recover(loads, "landed"))
+    (there, soon), (_, clocked) = (recoveries(loads, "landed", by) for by in (BY_MAPPING, BY_CLOCK))
+    by_clock = f"by the clock {clocked}" if is_by_mapping(loads) else "told by the clock"
+    growing = [row for row in loads if LOADS[row["load"]].grows_s]
+    _, soon_growing = recoveries(growing, "landed", BY_MAPPING)
+    grown = f", {soon_growing} of them of loads that had grown for {GROWS_S:.0f} s before" if soon_growing else ""
     return (
         f"overhead {percent(total)}, by medians {percent(medians)} (wanted: 1%); "
-        f"{'-' if run is None else f'{run:.2f}'} x the oracle (wanted: 1.05); of {count} loads {soon} recovered "
-        f"within {WANTED} steps (wanted: all; {by_clock}), {there} in the steps watched; "
+        f"{'-' if run is None else f'{run:.2f}'} x the oracle (wanted: 1.05); {len(loads)} loads, of which {count} "
+        f"left something to recover: {soon} within {WANTED} steps{grown} (wanted: all; {by_clock}), {there} in the "
+        "steps watched; "
         f"{'-' if moves is None else moves} false moves; {facts['kills_survived']} of {facts['kills']} kills survived"
     )
 
@@ -55,7 +62,7 @@ def page_lines(facts: Facts) -> list[str]:
         "",
         *load_lines(facts),
         "",
-        f"![Share of the best possible speed, step by step after a load landed]({PICTURE})",
+        f"![Share of the best known speed, step by step after a load landed]({PICTURE})",
         "",
         *OF_RUNS,
         load_notes(facts),
@@ -110,7 +117,7 @@ def _steady(found: Facts) -> Iterator[list[str]]:
     for name, words in (("plain", "in quiet"), ("jitter", f"beside {found['jitter_said']}")):
         part = found[name]
         details = (
-            f"{part['alarms']} alarms; {ms_spread(part['step_s'], part['spread_s'])} a step, "
+            f"alarms: {part['alarms']}; {ms_spread(part['step_s'], part['spread_s'])} a step, "
             f"slowest {ms(part['slowest_s'])}"
         )
         what = f"moves in {part['steps']} steady steps, {words}"
@@ -120,7 +127,7 @@ def _steady(found: Facts) -> Iterator[list[str]]:
 def _kills(facts: Facts) -> list[str]:
     runs = facts["kill_runs"]
     back = sorted(s for row in runs for s in row["back_s"])
-    middle = f"; all devices back after {back[len(back) // 2]:.1f} s in the middle" if back else ""
+    middle = f"; all devices back after {median(back):.1f} s in the median" if back else ""
     same, steps = sum(row["same_bits"] for row in runs), sum(row["steps"] for row in runs)
     details = f"{len(runs)} runs{middle}; {same} of {steps} losses are the undisturbed ones bit for bit"
     if same < steps:

@@ -1,4 +1,4 @@
-"""The picture of the bench online: how near the best possible speed a training is, step by step after a load landed."""
+"""The picture of the bench online: how near the best known speed a training is, step by step after a load landed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fill(figure: Any, facts: Facts) -> None:
         light_grid(ax, load.name)
     for ax in axes[-1]:
         ax.set_xlabel("steps since the load landed; dips: probes, and mappings that were tried", fontsize=9)
-    figure.supylabel("share of the best possible speed", fontsize=10)
+    figure.supylabel("share of the best known speed", fontsize=10)
     lines = {line.get_label(): line for ax in axes.flat for line in ax.get_lines() if line.get_label() in colours}
     if lines:
         figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=len(lines), frameon=False)

@@ -10,6 +10,7 @@ from experiments.benches.operators.left_out_page import errors_of, left_out_line
 from experiments.benches.operators.plot import PICTURE
 from experiments.report.text import markdown_table, percent
 
+QUESTION = "How well are times predicted of ops, and of steps of networks, that were never measured?"
 ERRORS = (
     ("mean", "mape", "mape_unseen_networks"),
     ("median", "median_error", "median_error_unseen_networks"),
@@ -36,7 +37,8 @@ def headline(facts: Facts) -> str:
         for key in ("mape", "mape_time_weighted", "mape_unseen_networks")
     )
     return (
-        f"error: unseen shapes {shapes}, by time {weighted}, unseen networks {networks}; step of networks left out "
+        f"error of the best models by family: unseen shapes {shapes}, by time {weighted}, unseen networks {networks}; "
+        "by those of `--costs predicted`: step of networks left out "
         f"{mean_in_words(errors_of(facts))} (wanted: {WANTED['step_mape_left_out']:.0%})"
     )
 
@@ -72,8 +74,9 @@ def page_lines(facts: Facts) -> list[str]:
         f"{percent(facts['within_spread'])} of the errors are within the predicted spread.",
         "",
         "Cross-validated on the fitted rows. The errors above are of models whose regressors are chosen so, family by "
-        "family; `--costs predicted` takes the same few for every family, because choosing takes minutes "
-        "([why](docs/decisions/027-predicted-costs.md)), and the steps of networks left out are predicted as it does.",
+        "family. `--costs predicted` takes the same few for every family, because choosing takes minutes "
+        "([why](docs/decisions/027-predicted-costs.md)): its errors of single ops are not on this page, those of whole "
+        "steps are, as *networks left out*.",
         "",
         *markdown_table(
             ("family", "rows", "chosen", "unseen shapes", "unseen networks", "weighted by time"), by_family, (0, 2)
@@ -112,8 +115,9 @@ def _elsewhere_lines(facts: Facts) -> Iterator[str]:
     found = facts["elsewhere"]
     yield ""
     yield (
-        f"On other hardware ({found['machine']}, all cores in one process), of which nothing was measured but "
-        f"yardsticks: ops of at least {facts['counted_from_s'] * 1e6:.0f} us inside the step of a network."
+        "On other hardware, of which nothing was measured but yardsticks: all cores of this machine in one process, "
+        "predicted from its workers of one core (no second machine was tried). Ops of at least "
+        f"{facts['counted_from_s'] * 1e6:.0f} us inside the step of a network."
     )
     yield ""
     heads = ("network", "ops", "mean error", "sum", "left out", "sum, left out", "by peaks", "sum, by peaks")

@@ -12,6 +12,7 @@ from experiments.benches.sample_efficiency.plot import PICTURE
 from experiments.benches.sample_efficiency.run import AFTER_S, AT, NEAR, is_near, over_networks, rows_by_searcher
 from experiments.report.text import markdown_table, percent
 
+QUESTION = "How good is what each searcher has found after few measurements?"
 Rows = list[list[Facts]]
 """What is known of one searcher: of each network, a row for each seed."""
 
@@ -38,9 +39,10 @@ def page_lines(facts: Facts) -> list[str]:
         f"{best_known(facts)} {how_raced(facts)} {how_seeded(facts)}{not_compared(facts)} These are the runs of "
         "[search-quality](#search-quality).",
         "",
-        f"Over all networks, the mean over seeds with its interval. *Within {NEAR:.0%}*: networks on which its choice "
-        "at the end, with the first seed, is that near. *Measured*: the fewest and the most that it measured on a "
-        "network; a searcher ends early where it has nothing more to ask or the minutes are up.",
+        "The mean over networks with its interval, of each network the mean over its seeds. *Within "
+        f"{NEAR:.0%}*: networks on which its choice at the end, with the first seed, is that near. *Measured*: the "
+        "fewest and the most that it measured on a network; a searcher ends early where it has nothing more to ask "
+        "or the minutes are up.",
         "",
         *markdown_table(
             ("searcher", *(f"after {count}" for count in AT), f"within {NEAR:.0%}", "measured"),

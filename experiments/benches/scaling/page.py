@@ -10,6 +10,8 @@ from experiments.benches.scaling.plot import GENERIC, PICTURE
 from experiments.benches.scaling.sgd_page import sgd_headline, sgd_lines
 from experiments.report.text import markdown_table, percent
 
+QUESTION = "How well are step times predicted at other sizes of batch, network and cluster?"
+
 
 def headline(facts: Facts) -> str:
     """What the formula errs on networks it has not seen and on larger ones, and what the formula of SGD errs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import compress
 from math import inf
 from statistics import mean, median
 
@@ -10,6 +11,7 @@ from experiments.benches.bench import Facts, missing_lines, ms
 from experiments.benches.intervals import mean_in_words
 from experiments.report.text import markdown_table
 
+QUESTION = "How far are simulated step times from measured ones, and do they put mappings in the right order?"
 HEADS = ("network", "mappings", "step times", "unseen mappings", "Kendall tau", "replay", "transfers held out",
          "single devices only", "never profiled", "noise")  # fmt: skip
 KEYS = ("unseen_mape", "kendall_tau", "replay_mape", "held_out_mape", "singles_only_mape", "predicted_costs_mape",
@@ -38,6 +40,8 @@ def page_lines(facts: Facts) -> list[str]:
     """The errors as a table, their means with intervals, and where calibration does harm."""
     rows = list(facts["by_model"].items())
     means, middles = ({"n_mappings": facts["n_mappings"], **_over(facts, of)} for of in (mean, median))
+    cells = [_cells(name, row) for name, row in [*rows, ("mean", means), ("median", middles)]]
+    shown = [any(column) for column in zip(*cells, strict=True)]  # a part that failed leaves its column empty
     return [
         f"Predicted against measured step times on {facts['workers']} one-core worker processes: mean absolute error. "
         f"*Unseen mappings*: calibrated on the first {facts['calibrated_on']} measured mappings, single devices "
@@ -45,9 +49,11 @@ def page_lines(facts: Facts) -> list[str]:
         "is taken from the other networks; of this one, its profile and its single-device steps are known. *Single "
         "devices only*: links as the link probes measured them. *Never profiled*: not calibrated, and costs as "
         "models predict them that know the others' profiles. *Noise*: interquartile range of one mapping's "
-        "step times. " + (SAME if facts.get("same_mappings") else OTHERS).format(facts["calibrated_on"]),
+        "step times. "
+        + (SAME if facts.get("same_mappings") else OTHERS).format(facts["calibrated_on"])
+        + f" *Mappings*: all of a network, with the first {facts['calibrated_on']}. {DRAWN}",
         "",
-        *markdown_table(HEADS, [_cells(name, row) for name, row in [*rows, ("mean", means), ("median", middles)]]),
+        *markdown_table(list(compress(HEADS, shown)), [list(compress(row, shown)) for row in cells]),
         "",
         f"Means over networks: {'; '.join(_means(facts))}.",
         *_worse(facts),
@@ -56,6 +62,10 @@ def page_lines(facts: Facts) -> list[str]:
     ]
 
 
+DRAWN = (
+    "They are what `local`, HEFT and the expert's rules propose, the first of these with some units moved, cuts by "
+    "depth into a few slices, and random ones."
+)
 SAME = "All columns judge the same mappings: those after the first {}."
 OTHERS = (
     "In this record the columns judge different mappings, so they cannot be compared exactly: *unseen mappings* and "

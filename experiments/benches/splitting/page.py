@@ -11,6 +11,7 @@ from experiments.benches.splitting.plot import PICTURE
 from experiments.benches.splitting.run import CERTAIN, is_slower
 from experiments.report.text import markdown_table
 
+QUESTION = "What is gained where ops may be divided between devices, and is it the same training?"
 WANTED = 1.6  # times as fast as the best single device, in the geometric mean
 UNTOUCHED = "untouched, all cores"
 OF_UNTOUCHED = " *Untouched, all cores*: TensorFlow by itself in one process, timed before the searches."
@@ -28,13 +29,13 @@ def headline(facts: Facts) -> str:
     if not rows:
         return "no network was measured"
     alone = _to_untouched(rows)
+    alone_in_words = f"; {geomean_in_words(alone)} times as fast as TensorFlow alone, timed before" if alone else ""
     worse = [row for row in rows if _is_below_single(row)]
     return (
         f"{geomean_in_words([row['ratio_to_best_single'] for row in rows])} times as fast as the best single device "
         f"(wanted: {WANTED}), slower than it on {len(worse)} of {len(rows)} networks (wanted: 0)"
-        + (f"; {geometric_mean(alone):.2f} times as fast as TensorFlow alone" if alone else "")
-        + f"; `--split auto` by `off` {geometric_mean(row['ratio_on_vs_off'] for row in rows):.2f}, slower on "
-        f"{len(facts['slower'])}"
+        f"{alone_in_words}; `--split auto` by `off` {geometric_mean(row['ratio_on_vs_off'] for row in rows):.2f}, "
+        f"slower on {len(facts['slower'])}"
     )
 
 
@@ -46,6 +47,11 @@ def _to_untouched(rows: Sequence[Facts]) -> list[float]:
 def _is_below_single(row: Facts) -> bool:
     """Whether what was delivered is slower than the best single device, beyond the error of the ratio."""
     return bool(row["ratio_to_best_single"] + CERTAIN * row["ratio_error"] < 1)
+
+
+def _on_one(row: Facts) -> bool:
+    """Whether all that was delivered runs on one device: nothing crosses."""
+    return not (row["crossings_auto"] or row["delivers_divided"])
 
 
 def _fine(facts: Facts) -> dict[str, Facts]:
@@ -120,9 +126,11 @@ def _slower(facts: Facts, count: int) -> str:
     losses = [1 - row["ratio_on_vs_off"] for row in rows]
     how_much = f"{min(losses):.1%} to {max(losses):.1%}" if len(losses) > 1 else f"{losses[0]:.1%}"
     whole = sum(not row["delivers_divided"] for row in rows)
+    on_one = [name for name, row in zip(names, rows, strict=True) if _on_one(row) and not row["crossings_off"]]
+    alike = f" On {', '.join(f'`{name}`' for name in on_one)} both delivered one device." if on_one else ""
     return (
         f"`--split auto` was slower than `off`, by more than two standard errors, on {len(names)} of {count} networks, "
-        f"by {how_much}: {', '.join(f'`{name}`' for name in names)}. On {whole} of these it delivered whole ops."
+        f"by {how_much}: {', '.join(f'`{name}`' for name in names)}. On {whole} of these it delivered whole ops.{alike}"
     )
 
 
@@ -136,7 +144,7 @@ def _times(name: str, row: Facts, heads: Sequence[str]) -> list[str]:
         f"{row['off_to_best_single']:.2f}",
         f"{row['ratio_to_best_single']:.2f} +- {row['ratio_error']:.2f}",
         f"{'**' if is_slower(row) else ''}{ratio:.2f} +- {error:.2f}{'**' if is_slower(row) else ''}",
-        f"divided: {row['policy']}" if row["delivers_divided"] else "whole",
+        f"divided: {row['policy']}" if row["delivers_divided"] else "one device" if _on_one(row) else "whole",
     ]
 
 

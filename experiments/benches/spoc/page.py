@@ -13,11 +13,16 @@ from experiments.benches.spoc.plot import PICTURE
 from experiments.benches.spoc.published_page import published_lines
 from experiments.report.text import markdown_table, percent
 
+QUESTION = "How well do a few counts of a network predict its time, and is the advice that rests on them right?"
+
 
 def headline(facts: Facts) -> str:
     """What SPOC errs on families left out, beside FLOPs alone, and how often the sentences of `placer spoc` are so."""
     _, flops = flops_at_best(facts["targets"]["step"]["errors"])
-    told = f"SPOC off by {_in_words(facts, 'step')} on families left out, FLOPs alone by {flops['mean']:.1%} at best"
+    told = (
+        f"SPOC off by {_in_words(facts, 'step')} on families left out, FLOPs alone by {flops['mean']:.1%} (median "
+        f"{flops['median']:.1%}) at best"
+    )
     advice = facts.get("advice")
     return told if not advice else f"{told}; advice right / wrong: {totals(advice)}"
 
@@ -100,7 +105,11 @@ def _errors(facts: Facts) -> list[str]:
     parts = [facts["targets"][target] for target in TARGETS]
     step, kind = parts[0], facts["regressor"]
     flops = [flops_at_best(part["errors"]) for part in parts]
-    ratios = [error["mean"] / part["spoc_error"] for (_, error), part in zip(flops, parts, strict=True)]
+    of_spoc = [part["errors"][kind][SPOC] for part in parts]
+    ratios, medians = (
+        [error[which] / ours[which] for (_, error), ours in zip(flops, of_spoc, strict=True)]
+        for which in ("mean", "median")
+    )
     sets = [
         [f"{f'**{name}**' if name in (FLOPS, SPOC) else name}{_listed(facts, name)}",
          *(percent(part["errors"][kind][name][key]) for part in parts for key in ("mean", "median"))]
@@ -114,8 +123,8 @@ def _errors(facts: Facts) -> list[str]:
         f"By the {kind} regressor, SPOC errs by {_in_words(facts, 'step')} on training steps, by "
         f"{_in_words(facts, 'inference')} on inference. FLOPs alone err by {flops[0][1]['mean']:.1%} (median "
         f"{flops[0][1]['median']:.1%}) on training steps with the regressor that suits them best ({flops[0][0]}): "
-        f"{ratios[0]:.1f} times as much. On inference ({flops[1][0]}) it is {ratios[1]:.1f} times."
-        f"{_of_default(facts.get('part'))}",
+        f"{ratios[0]:.1f} times as much, by medians {medians[0]:.1f} times. On inference ({flops[1][0]}) it is "
+        f"{ratios[1]:.1f} and {medians[1]:.1f} times.{_lower(facts)}{_of_default(facts.get('part'))}",
         "",
         *markdown_table(
             (f"the {kind} regressor sees", "training step, mean", "median", "inference, mean", "median"), sets
@@ -125,6 +134,13 @@ def _errors(facts: Facts) -> list[str]:
             ("mean error by", "training step: SPOC", "FLOPs alone", "inference: SPOC", "FLOPs alone"), regressors
         ),
     ]
+
+
+def _lower(facts: Facts) -> str:
+    """Which sets of metrics err less than all of SPOC, on training steps."""
+    errors = facts["targets"]["step"]["errors"][facts["regressor"]]
+    lower = [f"{name} ({row['mean']:.1%})" for name, row in errors.items() if row["mean"] < errors[SPOC]["mean"]]
+    return f" Less than all of SPOC errs: {', '.join(lower)}." if lower else ""
 
 
 def _listed(facts: Facts, name: str) -> str:
@@ -166,7 +182,8 @@ def _families(facts: Facts) -> list[str]:
         for family, row in parts[0].items()
     ]  # fmt: skip
     heads = ("family left out", "networks", "training steps", "SPOC", "FLOPs alone", "inference: SPOC", "FLOPs alone")
-    return markdown_table(heads, rows)
+    said = f"Mean errors by the {facts['regressor']} regressor for both, which is not the one that suits FLOPs best:"
+    return [said, "", *markdown_table(heads, rows)]
 
 
 def _least_explained(facts: Facts) -> list[str]:
@@ -218,7 +235,8 @@ def _devices(facts: Facts) -> list[str]:
     return [
         "",
         f"The {facts['n_shared']} networks that were measured on {len(found)} kinds of device, one kind right after "
-        "the other; one core is a process that may use one only. Errors are mean ones of families left out.",
+        "the other; one core is a process that may use one only. Errors are mean ones of families left out, by the "
+        f"{facts['regressor']} regressor for both.",
         "",
         *markdown_table(heads, rows),
         "",

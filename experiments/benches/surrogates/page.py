@@ -7,6 +7,8 @@ from experiments.benches.intervals import mean_in_words
 from experiments.benches.surrogates.plot import PICTURE
 from experiments.report.text import markdown_table, percent
 
+QUESTION = "Which model predicts the step times of mappings best, and finds the best one, after few measurements?"
+
 
 def headline(facts: Facts) -> str:
     """The winner beside the prediction without learning."""

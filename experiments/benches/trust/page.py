@@ -10,6 +10,7 @@ from experiments.benches.intervals import geomean_in_words
 from experiments.report.text import markdown_table
 from placer.figures import mib
 
+QUESTION = "Does a wrapped training compute what it computes alone, and what does wrapping it cost?"
 PROMISED = 1.05  # times as long as alone, at the most
 
 
@@ -20,8 +21,8 @@ def headline(facts: Facts) -> str:
     slow = sum(pace["ratio"] > PROMISED for pace in loops.values())
     return (
         f"{_figure(facts['differences'])} differences in {facts['loops']} loops, {placed} of which were placed, and "
-        f"{_figure(facts['stale_reads'])} stale reads (wanted: 0); loops that ended untouched: {_over_loops(facts)} "
-        f"of the time alone{_worst(facts)}, "
+        f"{_figure(facts['stale_reads'])} stale reads (wanted: 0), on two CPU devices of one process; loops that ended "
+        f"untouched, on {facts['workers']} workers: {_over_loops(facts)} of the time alone{_worst(facts)}, "
         f"{slow} of {len(loops)} above {PROMISED} (wanted: none)"
     )
 
