@@ -7,16 +7,19 @@ import re
 from pathlib import Path
 from statistics import median
 
+from experiments.benches.gpu.figures import is_on_one, with_ratio
 from experiments.benches.intervals import of_geomean
 from experiments.benches.main_job.run import single_ratios
 from experiments.benches.online.judge import BY_CLOCK, BY_MAPPING, steps_to_recover
 from experiments.benches.online.loads_page import recoveries
+from experiments.benches.online.neighbours import GROWS_S, LOADS
 
 HOME = Path(__file__).parents[2]
 GAINS = (HOME / "README.md").read_text().split("## What it gains")[1].split("\n## ")[0]
 RECORD = json.loads((HOME / "benchmarks" / "main-job.json").read_text())
 ELSEWHERE = RECORD["elsewhere"]
 TRUST = json.loads((HOME / "benchmarks" / "trust.json").read_text())
+GPU = json.loads((HOME / "benchmarks" / "gpu.json").read_text())
 ONLINE = json.loads((HOME / "benchmarks" / "online.json").read_text())
 MEASURED = {name: row for name, row in RECORD["models"].items() if "failed" not in row}
 
@@ -58,6 +61,21 @@ def test_what_watching_costs_and_finds_is_the_record() -> None:
     said, loads = " ".join(GAINS.split()), ONLINE["loads"]
     (there, soon), (clocked, at_once) = (recoveries(loads, "landed", by) for by in (BY_MAPPING, BY_CLOCK))
     assert f"watching for changes made small steps {ONLINE['overhead']:.1%} longer".replace("%", " %") in said
-    assert f"after {there} of {len(steps_to_recover(loads, 'landed'))} loads a mapping ran" in said
-    assert f"after {soon} of them within 30 steps; by the clock alone, which such loads disturb, {clocked} and" in said
-    assert f"{clocked} and {at_once}." in said
+    left = len(steps_to_recover(loads, "landed"))
+    assert f"Of {len(loads)} loads that landed on a training, {left} left something to recover." in said
+    grown = [row for row in loads if LOADS[row["load"]].grows_s]
+    _, soon_grown = recoveries(grown, "landed", BY_MAPPING)
+    assert f"After {there} of these, a mapping" in said
+    assert f"after {soon} within 30 steps, {soon_grown} of which had grown for {GROWS_S:.0f} seconds before" in said
+    assert f"By the clock alone, which such loads disturb, it was {clocked} and {at_once}." in said
+
+
+def test_what_a_gpu_gains_and_costs_is_the_record() -> None:
+    said = " ".join((HOME / "README.md").read_text().split())
+    cost, networks = GPU["autoplace"], with_ratio(GPU["models"])
+    missing = len(GPU["models"]) - len(networks) + len(GPU["not_reached"])
+    overhead = f"{cost['overhead_total']:.1%}".replace("%", " %")
+    assert f"a call of `autoplace` cost {overhead} of a step of {cost['bare_s'] * 1e3:.0f} ms" in said
+    assert f"{len(networks)} networks were measured ({missing} of {missing + len(networks)} tasks were not)" in said
+    (name,) = (name for name, row in networks.items() if not is_on_one(row))
+    assert f"`{name}`" in said and f"{networks[name]['ratio_to_best_single']:.2f} times as fast as on the bet" in said

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from experiments import zoo
+from experiments.zoo.catalogue import NETWORKS
 from placer.errors import BadInputError
 
+PAGE = Path(__file__).parents[2] / "docs" / "networks.md"
 NAMES = (
     "inception_v3 resnet50 nasnet_mobile mobilenet_v3 vgg16 alexnet towers mnist_softmax "
     "seq2seq_lstm transformer moe two_tower"
@@ -49,6 +51,14 @@ def traced(step: zoo.TrainingStep):
 def losses(step: zoo.TrainingStep, steps: int) -> list[float]:
     run = traced(step)
     return [float(run(*step.example_inputs)) for _ in range(steps)]
+
+
+def test_the_page_of_networks_has_all_with_their_batches():
+    rows = [line.split("|")[1:-1] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    own = {row[0].strip(" `"): int(row[3]) for row in rows if len(row) == 5}
+    native = {row[0].strip(" `"): int(row[2]) for row in rows if len(row) == 4}
+    assert own == {name: network.batch for name, network in NETWORKS.items()}
+    assert native == {name: network.native_batch for name, network in NETWORKS.items()}
 
 
 def test_names_are_the_contracts_and_cost_no_tensorflow():

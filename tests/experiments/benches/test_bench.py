@@ -69,6 +69,7 @@ def test_the_page_tells_figures_and_failures(checkout, monkeypatch):
     assert "| 80.0 ms | 100.0 ms | 0.80 +- 0.05 |" in page and "took blocks of steps in turn" in page
     assert "failed: placer: no." in page
     assert "| [main-job](#main-job) | 1.80 (median 1.80) times as fast as the best single worker" in page
+    assert "a switch takes 0.5 s in the median, 0.5 s at the worst (wanted: 1)" in page
 
 
 def test_a_search_with_other_seeds_counts_and_a_training_that_was_not_placed_fails_its_network(checkout, monkeypatch):
@@ -99,12 +100,16 @@ def test_the_last_record_of_another_machine_stays_in_brief(checkout, monkeypatch
     here, there, old = ({"cpu": cpu, "cores": 2} for cpu in ("here", "there", "old"))
     brief = {"machine": there, "commit": "a", "date": "2026-01-01", "geomean_ratio": 1.5, "geomean_to_untouched": 0.9}
     assert main_job.elsewhere({}, here) == []
-    assert main_job.elsewhere({**brief, "models": {}}, here) == [brief]
+    whole = {**brief, "models": {"towers": {"in_turn": TURNS, "ratio_to_best_single": 1.5}}}
+    assert main_job.elsewhere(whole, here) == [{**brief, "in_turn": True}]
     assert main_job.elsewhere({**brief, "elsewhere": [{**brief, "machine": old}]}, there) == [{**brief, "machine": old}]
     known = [{**brief, "machine": here}, {**brief, "machine": old}]
-    assert main_job.elsewhere({**brief, "elsewhere": known}, here) == [brief, known[1]]
+    before = {**brief, "models": {"towers": {"ratio_to_best_single": 1.5}}, "elsewhere": known}
+    assert main_job.elsewhere(before, here) == [{**brief, "in_turn": False}, known[1]]
     page = "\n".join(main_job_page.page_lines({**run(), "elsewhere": [brief]}))
-    assert "On 2 cores of there (2026-01-01, commit a): 1.50, and 0.90 to TensorFlow alone." in page
+    assert "On 2 cores of there (2026-01-01, commit a): 1.50, and 0.90 to TensorFlow alone, timed before the" in page
+    page = "\n".join(main_job_page.page_lines({**run(), "elsewhere": [{**brief, "in_turn": True}]}))
+    assert "On 2 cores of there (2026-01-01, commit a): 1.50, and 0.90 to TensorFlow alone.\n" in page
 
 
 def test_a_record_that_timed_tensorflow_alone_before_says_so(checkout, monkeypatch):
@@ -171,7 +176,7 @@ def test_the_page_says_which_records_are_of_one_commit(checkout, monkeypatch):
         record = {**facts, "commit": at, "took_s": 90.0}
         del record["clean"]
         (checkout / "benchmarks" / f"{name}.json").write_text(json.dumps(record))
-    shown = SimpleNamespace(page_lines=lambda facts: [], headline=lambda facts: "fast")
+    shown = SimpleNamespace(QUESTION="Is it fast?", page_lines=lambda facts: [], headline=lambda facts: "fast")
     page = bench.whole_page(checkout / "benchmarks", dict.fromkeys(("main-job", "plan", "spoc"), shown))
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| [")]
     assert [(row[0], row[1], row[3].split(",")[0], row[4]) for row in rows] == [

@@ -41,7 +41,10 @@ def test_an_uneven_machine_is_warned_of_and_named_on_the_page(checkout, monkeypa
         benches.run_bench("main-job", BenchOptions(("towers", "moe"), measurements=4), record=True)
     assert json.loads((checkout / "benchmarks/main-job.json").read_text())["uneven"] == {"before": 0.3, "after": 0.05}
     page = (checkout / "BENCHMARKS.md").read_text()
-    assert "scattered by 30% before it and 5% after it (interquartile range); **what was measured may be off" in page
+    assert (
+        "scattered by 30% before the bench and 5% after the bench (interquartile range); **what was measured may be off"
+        in page
+    )
 
 
 def test_nothing_is_looked_at_without_a_record(monkeypatch):

@@ -11,7 +11,9 @@ from experiments.benches.bench import BenchOptions
 from experiments.benches.simulator_speed import headline, layered
 
 SPREAD = {"min": 1.0, "median": 2.0, "iqr": 0.1}
-SPEEDS = {kind: dict.fromkeys(("exact_us", "all_cores_us", "screen_us", "plain_us"), SPREAD) for kind in ("none",)}
+SPEEDS = {
+    kind: dict.fromkeys(("exact_us", "all_cores_us", "screen_us", "plain_us"), SPREAD) for kind in ("none", "link")
+}
 
 
 def test_the_headline_has_what_is_wanted_beside_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +31,7 @@ def test_the_headline_has_what_is_wanted_beside_what_was_found(monkeypatch: pyte
     facts = simulator_speed.bench_facts(BenchOptions())
     assert made == [1_000, 5_000, 100_000] and facts["seeds"] == [0, 1] and facts["repeats"] == 25
     assert headline(facts) == (
-        f"exact simulation of 1,000 ops and 4 devices: 2 us (wanted: 50), 500,000 a second on {facts['cores']} cores "
-        "(wanted: 40,000); HEFT of 1,000, 5,000 and 100,000 ops: 2000.00, 2000.00 and 2000 ms"
+        "exact simulation of 1,000 ops and 4 devices: 2 us without contention (wanted: 50), 2 us with `link`; 500,000 "
+        f"a second on {facts['cores']} cores (wanted: 40,000); HEFT with its tables, by ops: 2100 ms of 1,000, 2100 ms "
+        "of 5,000, 2100 ms of 100,000"
     )

@@ -295,10 +295,11 @@ class TestPage:
         assert "Faster than TensorFlow's default: `alexnet` 1.20x, `mnist_softmax` 2.00x." in text
         assert "No mapping beat the default on `vgg16`" in text
         assert "the GPU alone is the place for all that is heavy" in text
-        assert "- `vgg16` 1.13x; here 1.00x. Predictions allow at most 1.02x." in text
+        assert "- `vgg16` 1.13x; here 1.00x, without placement. Predictions allow at most 1.02x." in text
         assert "- `alexnet` 1.18x; here 1.20x, without placement." in text
         assert (
-            "- `mnist_softmax` 3.33x; here 2.00x. Predictions allow up to 5.00x; the search did not find that." in text
+            "- `mnist_softmax` 3.33x; here 2.00x, without placement. Predictions allow up to 5.00x; the search did not "
+            "find that." in text
         )
         assert "`alexnet`: predictions allowed at most 1.10x; measured 1.20x, so they were wrong here." in text
         assert "Geometric mean over the networks: 1.34 (95% interval" in text
@@ -317,8 +318,9 @@ class TestPage:
     def test_what_was_delivered_without_a_placement_is_said(self):
         facts = made_up()
         both = {"gpu:0": {"ops": 0.9, "seconds": 0.95}, "cpu:0": {"ops": 0.1, "seconds": 0.05}}
-        facts["models"]["mnist_softmax"]["placed"] = both
+        facts["models"]["mnist_softmax"] |= {"placed": both, "ratio_to_best_single": 1.05}
         text = "\n".join(page_lines(facts))
+        assert "- `mnist_softmax` 3.33x; here 2.00x, 1.05x of it by placement. Predictions" in text
         alone = "On 1 of these what was delivered runs on one device, by all but 1 % of its seconds: that is no plac"
         assert text.count(alone) == 2
         assert "faster on 2 of 3 networks (2 tasks missing), on 1 without placement" in headline(facts)
@@ -337,7 +339,7 @@ class TestPage:
         facts["models"]["mnist_softmax"]["bound_ratio"] = 0.99
         text = "\n".join(page_lines(facts))
         wrong = "redictions allowed at most 0.99x; measured 2.00x, so they were wrong here."
-        assert text.count(wrong) == 1 and f"- `mnist_softmax` 3.33x; here 2.00x. P{wrong}" in text
+        assert text.count(wrong) == 1 and f"3.33x; here 2.00x, without placement. P{wrong}" in text
 
     def test_tables_are_whole(self):
         lines = [line for line in page_lines(made_up()) if line.startswith("|")]

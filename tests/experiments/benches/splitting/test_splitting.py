@@ -71,6 +71,15 @@ def test_all_networks_are_measured_those_with_a_figure_to_reach_first(asked):
     assert facts["worst_loss_rel_err"] == 1e-7 and facts["worst_drift"] == pytest.approx(2.0)
 
 
+def test_where_nothing_crosses_one_device_was_delivered(asked, checkout, monkeypatch):
+    alone = WHOLE | {"crossings_off": 0, "crossings_auto": 0}
+    monkeypatch.setattr(run, "facts_alone", lambda *_, **__: dict(alone))
+    bench(models=("vgg16",), record=True)
+    page = (checkout / "BENCHMARKS.md").read_text()
+    assert "| **0.90 +- 0.04** | one device |" in page
+    assert "On 1 of these it delivered whole ops. On `vgg16` both delivered one device." in page
+
+
 def test_slower_is_what_is_slower_beyond_its_error(asked):
     assert bench(models=("towers", "vgg16"))["slower"] == ["vgg16"]
     assert not run.is_slower(WHOLE | {"ratio_on_vs_off": 0.93})
@@ -86,7 +95,8 @@ def test_the_page_tells_figures_limits_sameness_and_failures(checkout, asked):
     assert "1.41 (median 1.50) where ops may be divided. `--split auto` by `--split off`: 1.27 (median 1.35)." in page
     assert headline(facts) == (
         "1.41 (median 1.50) times as fast as the best single device (wanted: 1.6), slower than it on 0 of 2 "
-        "networks (wanted: 0); 1.06 times as fast as TensorFlow alone; `--split auto` by `off` 1.27, slower on 1"
+        "networks (wanted: 0); 1.06 (median 1.12) times as fast as TensorFlow alone, timed before; `--split auto` by "
+        "`off` 1.27, slower on 1"
     )
     assert facts["seeds"] == [0]
     assert "columns: 30 along axis0, 10 along columns; 12 variables" in page and "2.0 MiB in 6" in page
