@@ -7,11 +7,11 @@ of a unit between two visits to other units. So the forward and the backward par
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 
 from placer.graph.mapping import Mapping
 from placer.graph.merging import UnionFind, has_stalled, matching, two_hop
@@ -20,7 +20,11 @@ from placer.graph.topology import Topology
 
 SCALAR_BYTES = 16
 LARGEST, GROWTH = 0.03, 1.4  # units are merged up to this share of the step's cost; it grows while too many are left
+MOST = 0.25  # to this share, or to twice what a unit has on average where few are wanted
 UNLIKE = 0.12  # below this share, only units that can run on the same devices are merged
+LIGHT = 0.01  # of the step's cost: no scalar arithmetic takes more
+SLIGHT = 1e-4  # of the step's cost: a unit gains no more by what it takes in, however large it is
+CROWDED = 0.5  # of the memory of the roomiest device that can run it: no merged unit needs more
 SHRINK = 0.8  # of the target, each time splitting by depth gives too many groups
 Piece = tuple[int, int | None]
 TENSOR_S, TENSOR_S_PER_BYTE = 3e-4, 1e-9  # assumed cost of a cut before any link is measured
@@ -53,10 +57,11 @@ class Groups:
 
 
 def coarsen(graph: OpGraph, groups: int, topology: Topology) -> Groups:
-    """Join `graph`'s ops into at most about `groups` groups (never fewer than one per unit that must stay apart).
+    """Join `graph`'s ops into at most about `groups` groups (never fewer than one per unit that must stay apart, and
+    more where the rest could only be joined into units that leave a search no choice).
 
-    topology: tells where each op can run. Ops without a common device are not merged unless they are colocated, and a
-    group runs where all its ops can.
+    topology: tells where each op can run, and how much memory a device has. Ops without a common device are not merged
+    unless they are colocated, and a group runs where all its ops can.
 
     Units are merged by heavy-edge matching (Karypis & Kumar 1998, section 3.1): first the pairs whose cut is the most
     expensive relative to their compute, each unit at most once a round. Where more of them touch one unit than may be
@@ -70,7 +75,8 @@ def coarsen(graph: OpGraph, groups: int, topology: Topology) -> Groups:
     while True:
         units.unite_to(target)
         members = _split_by_depth(graph, units)
-        if len(members) <= groups or target <= 1:
+        count = sum(not units.is_alone(group[0]) for group in members)
+        if count <= groups or target <= 1:
             return _groups(graph, units, members, topology)
         target = int(min(target, units.count) * SHRINK)
 
@@ -79,6 +85,7 @@ class _Units:
     """A partition of the ops that only ever gets coarser.
 
     can: for the root op of each unit, the devices that can run the unit, as bits.
+    held_bytes: for the root op of each unit, what the unit holds between steps.
     part: for the root op of each unit with ops that are for one part of a divided step, that part.
     """
 
@@ -87,6 +94,8 @@ class _Units:
         self.sets = UnionFind[int]()
         self.root = self.sets.root  # the op that stands for an op's unit
         self.can = [_runs_on(op, topology) for op in graph.ops]
+        self.held_bytes = [op.memory_bytes for op in graph.ops]
+        self.room_bytes = [inf if d.memory_bytes is None else CROWDED * d.memory_bytes for d in topology.devices]
         self.part = {i: op.part for i, op in enumerate(graph.ops) if op.part is not None}
         for first, *others in graph.colocated:
             for i in others:
@@ -94,29 +103,37 @@ class _Units:
         for edge in graph.edges:
             if edge.edge_bytes > SCALAR_BYTES and _carries_parameters(graph.ops[edge.src], graph.ops[edge.dst]):
                 self._join_if_possible(edge.src, edge.dst)
-        self._settle_scalars()
+        weights_s = [_weight(op) for op in graph.ops]
+        self.total_s = sum(weights_s) or 1.0
+        self._settle_scalars(weights_s)
         self.cost_s: dict[int, float] = defaultdict(float)
-        for i, op in enumerate(graph.ops):
-            self.cost_s[self.root(i)] += _weight(op)
-        self.total_s = sum(self.cost_s.values()) or 1.0
-        self._cut_s = self._cuts()
+        for i, seconds in enumerate(weights_s):
+            self.cost_s[self.root(i)] += seconds
+        self._take(self._cuts())
 
     @property
     def count(self) -> int:
-        return len(self.cost_s)
+        """How many units touch another one by a tensor. Others stay as they are, however few are wanted."""
+        return len(self._touching)
+
+    def is_alone(self, op: int) -> bool:
+        """Whether the unit of an op touches no other one by a tensor."""
+        return self.root(op) not in self._touching
 
     def unite_to(self, target: int) -> None:
-        """Merge units until `target` are left, or no two that touch have a device in common.
+        """Merge units until `target` that touch are left, or no two of these may be merged.
 
         Those that can run on the same devices come first, because a merged unit can run only where both halves can.
         """
-        limit_s = LARGEST * self.total_s
+        if len(self.cost_s) > target:
+            self._settle_alone()
+        limit_s, most_s = LARGEST * self.total_s, max(MOST, 2 / max(1, target)) * self.total_s
         while self.count > target:
             merged = self._round(target, limit_s, alike=True)
             if merged == 0 and limit_s >= UNLIKE * self.total_s:
                 merged = self._round(target, limit_s, alike=False)
             if merged == 0:
-                if limit_s >= self.total_s:
+                if limit_s >= most_s:
                     return
                 limit_s *= GROWTH
 
@@ -125,14 +142,17 @@ class _Units:
         return [(self.root(v), op.micro_batch) for v, op in enumerate(self.graph.ops)]
 
     def _round(self, target: int, limit_s: float, alike: bool) -> int:
-        """One round of heavy-edge matching; returns the pairs merged. alike: only units with the same devices.
+        """One round of heavy-edge matching; returns the pairs merged. alike: only units with the same devices, else
+        also those where the one that costs more keeps its devices.
 
         A hub with more neighbours than may be left would take in nearly all of them, one a round: two of them unite.
         """
 
         def may_unite(a: int, b: int) -> bool:
-            able = self.can[a] & self.can[b] and (not alike or self.can[a] == self.can[b])
-            return bool(able) and self._may_share(a, b) and self.cost_s[a] + self.cost_s[b] <= limit_s
+            if self.cost_s[a] + self.cost_s[b] > limit_s or not self._may_join(a, b):
+                return False
+            heavier = max(a, b, key=lambda unit: self.cost_s[unit])
+            return self.can[a] == self.can[b] or (not alike and self.can[a] & self.can[b] == self.can[heavier])
 
         pairs = [(a, b) for _, a, b in sorted(self._scores(), reverse=True)]
         united = list(matching(pairs, may_unite))
@@ -142,7 +162,12 @@ class _Units:
         for a, b in united:
             self._join(a, b)
             self.cost_s[a] += self.cost_s.pop(b)
+        self._take(self._contracted(self._cut_s))
         return len(united)
+
+    def _take(self, cut_s: dict[tuple[int, int], float]) -> None:
+        self._cut_s = cut_s
+        self._touching = {unit for pair in cut_s for unit in pair}
 
     def _cuts(self) -> dict[tuple[int, int], float]:
         """Seconds of cutting each pair of units that touch."""
@@ -164,17 +189,16 @@ class _Units:
 
     def _scores(self) -> list[tuple[float, int, int]]:
         """(seconds saved by not cutting / seconds of compute bound together, unit, unit) for all pairs that touch."""
-        self._cut_s = self._contracted(self._cut_s)
         least_s = 1e-4 * self.total_s
         return [(s / (self.cost_s[a] + self.cost_s[b] + least_s), a, b) for (a, b), s in self._cut_s.items()]
 
-    def _settle_scalars(self) -> None:
+    def _settle_scalars(self, weights_s: Sequence[float]) -> None:
         """Put scalar arithmetic (bias corrections, step counts) with its consumers where they are all in one unit;
-        join what serves several units into one unit of its own.
+        join what serves several units into one unit of its own. Not what costs much: its place matters.
         """
         scalar = [
-            op.colocate is None and all(e.edge_bytes <= SCALAR_BYTES for e in out)
-            for op, out in zip(self.graph.ops, self.graph.out_edges, strict=True)
+            op.colocate is None and weight_s <= LIGHT * self.total_s and all(e.edge_bytes <= SCALAR_BYTES for e in out)
+            for op, weight_s, out in zip(self.graph.ops, weights_s, self.graph.out_edges, strict=True)
         ]
         shared = set()
         for u in reversed(self.graph.order):
@@ -188,18 +212,49 @@ class _Units:
                 if e.dst in shared:
                     self._join_if_possible(u, e.dst)
 
+    def _settle_alone(self) -> None:
+        """Put cheap units that only scalars reach (a metric's counts) with what makes these, or with their only user:
+        to move them alone gains nothing. Not where the other unit could run on fewer devices then.
+        """
+        for u in self.graph.order:
+            alone = self.root(u)
+            if not self.is_alone(alone):
+                continue
+            users = {self.root(e.dst) for e in self.graph.out_edges[u]} - {alone}
+            makers = [self.root(e.src) for e in self.graph.in_edges[u]]
+            for other in [*makers, *(users if len(users) == 1 else ())]:
+                added_s = self.cost_s[alone]
+                is_cheap = added_s <= SLIGHT * self.total_s or added_s + self.cost_s[other] <= LARGEST * self.total_s
+                keeps = self.can[alone] & self.can[other] == self.can[other]
+                if other != alone and is_cheap and keeps and self._may_join(other, alone):
+                    self._join(other, alone)
+                    self.cost_s[other] += self.cost_s.pop(alone)
+                    break
+
     def _join_if_possible(self, a: int, b: int) -> None:
         """Join two units unless no device can run both, or they are for different parts."""
         a, b = self.root(a), self.root(b)
-        if self.can[a] & self.can[b] and self._may_share(a, b):
+        if self._may_join(a, b):
             self._join(a, b)
+
+    def _may_join(self, a: int, b: int) -> bool:
+        """Whether a device can run both units, with room for others beside them, and they are for the same part."""
+        can = self.can[a] & self.can[b]
+        held_bytes = self.held_bytes[a] + self.held_bytes[b]
+        roomy = not (self.held_bytes[a] and self.held_bytes[b]) or any(
+            can >> d & 1 and held_bytes <= room_bytes for d, room_bytes in enumerate(self.room_bytes)
+        )
+        return bool(can) and roomy and self._may_share(a, b)
 
     def _may_share(self, a: int, b: int) -> bool:
         return self.part.get(a, self.part.get(b)) == self.part.get(b, self.part.get(a))
 
     def _join(self, a: int, b: int) -> None:
         a, b = self.root(a), self.root(b)
+        if a == b:
+            return
         self.can[a] &= self.can[b]
+        self.held_bytes[a] += self.held_bytes[b]
         if b in self.part:
             self.part.setdefault(a, self.part[b])
         self.sets.join(a, b)
@@ -280,7 +335,7 @@ def _group_op(graph: OpGraph, members: Sequence[int], label: str | None, topolog
 def _costs(ops: Sequence[Op], topology: Topology) -> dict[str, float]:
     """Device name -> seconds of all ops (before dividing by speed), for devices on which every op has a cost."""
     sums_s = {d.name: sum(op.cost_on(d) for op in ops) * d.speed for d in topology.devices}
-    return {name: sum_s for name, sum_s in sums_s.items() if sum_s < math.inf}
+    return {name: sum_s for name, sum_s in sums_s.items() if sum_s < inf}
 
 
 def _common_devices(ops: Sequence[Op], topology: Topology) -> tuple[str, ...] | None:

@@ -165,3 +165,77 @@ def test_the_branches_of_a_wide_fork_unite_with_one_another(depth):
     for op in coarse.ops:
         work_s[op.colocate or op.name] += op.cost_s["a"]
     assert max(work_s.values()) < 0.1 * sum(work_s.values())
+
+
+def shares(coarse):
+    """The share of the step's cost that each unit has, the largest first."""
+    work_s = Counter[str]()
+    for op in coarse.graph.ops:
+        work_s[op.colocate or op.name] += min(op.cost_s.values())
+    return [seconds / sum(work_s.values()) for _, seconds in work_s.most_common()]
+
+
+@pytest.mark.parametrize("scalars", [0, 50, 100, 400])
+def test_what_only_scalars_reach_does_not_use_up_the_groups(scalars):
+    """Metrics and the like beside a network of 200 ops: however many there are, its ops stay apart."""
+    ops = [Op(f"heavy{i}", "MatMul", {"cpu": 0.01}) for i in range(200)]
+    edges = [Edge(i, i + 1, 1 << 20) for i in range(199)]
+    for i in range(scalars):
+        ops += [Op(f"total{i}", "AssignAdd", {"cpu": 1e-6}), Op(f"mean{i}", "DivNoNan", {"cpu": 1e-6})]
+        edges += [Edge(i % 200, len(ops) - 2, 4), Edge(len(ops) - 2, len(ops) - 1, 4)]
+    coarse = coarsen(OpGraph("metrics", tuple(ops), tuple(edges)), 192, TWO)
+    assert len(shares(coarse)) == len(coarse.graph) == 96 and shares(coarse)[0] < 0.03
+
+
+def test_heavy_units_that_only_scalars_reach_stay_apart():
+    """Ten towers that share nothing but a loss: as many units, and the groups of other ops are as many as before."""
+    ops, edges = [Op("loss", "AddN", {"cpu": 1e-6})], []
+    for tower in range(10):
+        ops.append(Op(f"tower{tower}", "Conv2D", {"cpu": 1.0}))
+        edges.append(Edge(len(ops) - 1, 0, 4))
+    chain = len(ops)
+    ops += [Op(f"chain{i}", "MatMul", {"cpu": 0.01}) for i in range(40)]
+    edges += [Edge(chain + i, chain + i + 1, 1 << 20) for i in range(39)]
+    found = shares(coarsen(OpGraph("towers", tuple(ops), tuple(edges)), 20, TWO))
+    assert len(found) == 20 and found[9] == pytest.approx(1.0 / 10.4, rel=1e-3)
+
+
+@pytest.mark.parametrize("groups", [8, 20, 60])
+def test_ops_for_one_device_do_not_take_a_network_along_however_many_there_are(groups):
+    """Each op of a network for both kinds of device sends a tensor to a small one that has no GPU kernel."""
+    cost_s, count = {"gpu": 1.0, "cpu": 10.0}, 100
+    ops = [Op(f"v{i}", "MatMul", cost_s) for i in range(count)]
+    ops += [Op(f"s{i}", "AsString", {"cpu": 1e-4}) for i in range(count)]
+    edges = [Edge(i, i + 1, 1 << 20) for i in range(count - 1)] + [Edge(i, count + i, 4096) for i in range(count)]
+    coarse = coarsen(OpGraph("strings", tuple(ops), tuple(edges)), groups, THREE)
+    limited = {
+        v for op, group in zip(coarse.graph.ops, coarse.members, strict=True) if "gpu:0" not in op.cost_s for v in group
+    }
+    assert limited == set(range(count, 2 * count))
+    work_s = Counter[str]()
+    for op in coarse.graph.ops:
+        work_s[op.colocate or op.name] += op.cost_s.get("gpu:0", 0.0)
+    assert max(work_s.values()) < 0.7 * sum(work_s.values())
+
+
+def test_variables_that_no_device_holds_together_stay_apart():
+    """Embedding tables of 60 MB, which one op looks up and another one joins, on devices of 100 MB."""
+    limited = Topology(tuple(replace(device, memory_bytes=100_000_000) for device in TWO.devices))
+    ops, edges = [Op("concat", "ConcatV2", {"cpu": 1e-4})], []
+    for table in range(2):
+        ops += [
+            Op(f"table{table}", "VarHandleOp", {"cpu": 0.0}, memory_bytes=60_000_000, colocate=f"table{table}"),
+            Op(f"read{table}", "ReadVariableOp", {"cpu": 1e-6}, colocate=f"table{table}"),
+        ]
+        edges += [Edge(len(ops) - 2, len(ops) - 1, 8), Edge(len(ops) - 1, 0, 1 << 20)]
+    ops += [Op(f"dense{i}", "MatMul", {"cpu": 1e-3}) for i in range(40)]
+    edges += [Edge(0 if i == 0 else len(ops) - 41 + i, len(ops) - 40 + i, 1 << 20) for i in range(40)]
+    graph = OpGraph("recommender", tuple(ops), tuple(edges))
+    for groups in (4, 16, 100):
+        held = Counter[str]()
+        for op in coarsen(graph, groups, limited).graph.ops:
+            held[op.colocate or op.name] += op.memory_bytes
+        assert sorted(held.values())[-2:] == [60_000_000, 60_000_000]
+    roomy = Topology(tuple(replace(device, memory_bytes=1_000_000_000) for device in TWO.devices))
+    held = Counter(op.colocate or op.name for op in coarsen(graph, 4, roomy).graph.ops if op.memory_bytes)
+    assert len(held) == 1
