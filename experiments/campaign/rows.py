@@ -29,7 +29,7 @@ class MeasuredFields(msgspec.Struct, forbid_unknown_fields=True):
 
     step_s: Seconds
     spread_s: Seconds = 0.0
-    repeats: Number = 1
+    repeats: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] = 1
     switch_s: Seconds = 0.0
     stopped_early: bool = False
 

@@ -112,7 +112,9 @@ def _of_ops(found: Plan, groups: Groups, room: Room) -> Plan:
     ops = Problem(
         groups.fine, problem.topology, objective=problem.objective, schedule=problem.schedule, headroom=HEADROOM
     )
-    singles = (mapping for mapping in map(problem.mapping, problem.singles()) if room.lack(mapping) is None)
+    singles = (
+        mapping for mapping in map(problem.mapping, problem.of_variables.singles()) if room.lack(mapping) is None
+    )
     coarse = [found.mapping, *singles]
     mappings = [groups.expand_mapping(mapping) for mapping in coarse]
     values = ops.predict_many([ops.placement(mapping) for mapping in mappings]).tolist()

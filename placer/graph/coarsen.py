@@ -68,8 +68,9 @@ def coarsen(graph: OpGraph, groups: int, topology: Topology) -> Groups:
     left (the branches of a wide fork), they unite with one another. Groups follow from units: op v is at depth
     max over its inputs u of depth(u) + [unit(u) != unit(v)], and a group is what shares unit and depth. Every
     edge between two groups leads to a greater depth, so no cycle can form. A group holds ops of one micro-batch only;
-    a unit may hold ops of several.
+    a unit may hold ops of several. Raises BadInputError as Topology.check_names.
     """
+    topology.check_names()
     units = _Units(graph, topology)
     target = groups // 2
     while True:
@@ -157,7 +158,7 @@ class _Units:
         pairs = [(a, b) for _, a, b in sorted(self._scores(), reverse=True)]
         united = list(matching(pairs, may_unite))
         if has_stalled(pairs, united):
-            united += matching(two_hop(pairs, united, least=target), may_unite)
+            united += matching(two_hop(pairs, united, least=target, kind=self.can.__getitem__), may_unite)
         united = united[: max(0, self.count - target)]
         for a, b in united:
             self._join(a, b)

@@ -167,7 +167,7 @@ def _op(entry: OpEntry) -> Op:
         type=entry.type,
         cost_s=entry.cost_s,
         memory_bytes=_whole(entry.memory_bytes),
-        colocate=entry.colocate,
+        colocate=entry.colocate or None,  # some exporters write no name as an empty one
         devices=None if entry.devices is None else tuple(entry.devices),
         phase=entry.phase,
     )

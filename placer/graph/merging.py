@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -52,12 +52,16 @@ def has_stalled(pairs: Sequence[tuple[int, int]], united: Collection[tuple[int, 
 
 
 def two_hop(
-    pairs: Iterable[tuple[int, int]], united: Iterable[tuple[int, int]], least: int = 2
+    pairs: Iterable[tuple[int, int]],
+    united: Iterable[tuple[int, int]],
+    least: int = 2,
+    kind: Callable[[int], Hashable] = lambda vertex: None,
 ) -> Iterator[tuple[int, int]]:
     """Pairs of vertices that did not unite and whose best neighbour is the same one, their hub.
 
     A hub unites with one neighbour a round. Two-hop matching (LaSalle et al. 2015) halves what is left around it.
     pairs: the best first. united: what `matching` found among them. least: hubs with fewer left over are passed over.
+    kind: only those of one kind are paired.
     """
     seen = {end for pair in united for end in pair}
     around: dict[int, list[int]] = defaultdict(list)
@@ -67,5 +71,10 @@ def two_hop(
                 seen.add(one)
                 around[hub].append(one)
     for left in around.values():
-        if len(left) >= least:
-            yield from ((min(pair), max(pair)) for pair in zip(left[::2], left[1::2], strict=False))
+        if len(left) < least:
+            continue
+        of_kind: dict[Hashable, list[int]] = defaultdict(list)
+        for vertex in left:
+            of_kind[kind(vertex)].append(vertex)
+        for alike in of_kind.values():
+            yield from ((min(pair), max(pair)) for pair in zip(alike[::2], alike[1::2], strict=False))

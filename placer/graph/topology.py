@@ -107,6 +107,16 @@ class Topology:
     def names(self) -> tuple[str, ...]:
         return tuple(device.name for device in self.devices)
 
+    def check_names(self) -> None:
+        """Raises BadInputError where costs by the names of devices could be taken for costs by kind."""
+        for device in self.devices:
+            named = self.index.get(device.kind)
+            if named is not None and self.devices[named].kind != device.kind:
+                raise BadInputError(
+                    f"{short(device.kind)} is the kind of device {short(device.name)} and the name of a device of "
+                    "another kind, so that costs by that word would mean both; give it another name."
+                )
+
     @cached_property
     def least_memory_bytes(self) -> float:
         """The memory of the smallest device; infinite where none is limited."""

@@ -246,7 +246,8 @@ def _scaled(kind: object, text: str, ratio: float, anchor_s: float, anchor: str)
         return None
     stored = msgspec.convert(row, Measured)
     found = stored.scaled(ratio * anchor_s / stored.step_s)
-    if kind != "measured" or not (stored.step_s > 0 and 0 < found.step_s < inf and 0 <= found.spread_s < inf):
+    is_time = stored.step_s > 0 and 0 < found.step_s < inf and 0 <= found.spread_s < inf
+    if kind != "measured" or not is_time or stored.repeats < 1:
         raise ValueError("no step takes so long")
     return found
 

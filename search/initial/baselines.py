@@ -35,6 +35,8 @@ class Random(Searcher):
             placement = random_placement(self)
             if self.is_new(placement):
                 return placement
+            if self.stop():
+                break
         return self.first_new()
 
 

@@ -110,6 +110,8 @@ def _drawn(searcher: Searcher, stretches: Stretches) -> Placement | None:
         placement = stretches.placement(stretches.drawn(searcher.rng))
         if searcher.is_new(placement):
             return placement
+        if searcher.stop():
+            break
     return None
 
 

@@ -63,7 +63,7 @@ class Hybrid(Searcher):
             self.search.predict_all()
         if not self.search.is_small() and self.told_then != len(self.told):
             self.search.improve(trusted)
-            self.told_then = len(self.told)
+            self.told_then = -1 if self.stop() else len(self.told)  # what was cut short is no round
         placement = self._best_predicted() if trusted else self._most_promising(self._residual())
         return placement if placement is not None else self.first_new()
 

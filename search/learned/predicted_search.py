@@ -110,8 +110,11 @@ class PredictedSearch:
             if is_more and left_s < math.inf and (self.problem.space - count) * (begin_s - left_s) > left_s * count:
                 self._too_many, self.elites.room = True, self.settings.pool
                 return
+        if not whole:  # the beginning of the space is no sample of it
+            self._too_many, self.elites.room = True, self.settings.pool
+            return
         self.rounds = 1
-        self.bound_s = self.elites.ranked()[0][0] if whole and self.elites.value else 0.0
+        self.bound_s = self.elites.ranked()[0][0] if self.elites.value else 0.0
 
     def improve(self, trusted: bool) -> None:
         """One round; before the second one, branch and bound has a go. trusted: whether the simulator is the clock."""

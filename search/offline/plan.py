@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 from placer.errors import PlacerError, short
@@ -63,8 +63,7 @@ def plan(
     search = _Search(problem, lambda roomier: SearchSession(searcher_name, roomier, seed=seed, stop=stop), lack)
     best_single = search.judge_singles()
     # What is kept is an estimate, which proves nothing.
-    roomy = problem if problem.kept_bytes is None else replace(problem, kept_bytes=None)
-    bound = lower_bound(roomy, Deadline(max(seconds, BOUND_S) - (clock() - start_s), clock, over))
+    bound = lower_bound(problem.of_variables, Deadline(max(seconds, BOUND_S) - (clock() - start_s), clock, over))
     while search.best.value > bound * (1 + CLOSE) and search.ask_and_tell():
         bound = max(bound, 0.0 if problem.kept_bytes else search.session.searcher.bound())
         if stop() and not search.only_lacks_memory:
@@ -117,9 +116,12 @@ class _Search:
 
     def judge_singles(self) -> float | None:
         """Judge single devices: seconds of the best; None where there is none, and something that fits is judged."""
-        singles = list(self.problem.singles())
+        singles = list(self.problem.of_variables.singles())
         for placement in singles:
-            self._judge(placement)
+            if self.problem.fits(placement):
+                self._judge(placement)
+            else:  # by the estimate of tensors; as simulated it may fit all the same
+                self.best.judge(self.problem, placement)
         self._judged = max(1, len(singles))
         if self.best.placement is not None:
             return self.best.value

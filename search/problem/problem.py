@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -293,6 +293,11 @@ class Problem:
             held_bytes = self._held_by_row(rows[i : i + step])
             fits[i : i + step] = (held_bytes <= self.limits.capacity_bytes).all(axis=1)
         return fits
+
+    @cached_property
+    def of_variables(self) -> Problem:
+        """This problem without `kept_bytes`: an estimate, which may be more than what a step holds."""
+        return self if self.kept_bytes is None else replace(self, kept_bytes=None)
 
     def singles(self) -> Iterator[Placement]:
         """Everything on one device, for each device that can."""

@@ -37,8 +37,9 @@ def cost_matrix(graph: OpGraph, topology: Topology) -> Costs:
 def with_cost_matrix(graph: OpGraph, topology: Topology, costs: Costs) -> OpGraph:
     """The graph with `costs`, [ops, devices] seconds, as its cost_s by device name. Infinite ones are left out.
 
-    What is divided by a device's speed later is multiplied by it here.
+    What is divided by a device's speed later is multiplied by it here. Raises BadInputError as Topology.check_names.
     """
+    topology.check_names()
     devices = topology.devices
     rows = ({d.name: s * d.speed for d, s in zip(devices, row, strict=True) if s < math.inf} for row in costs.tolist())
     ops = tuple(replace(op, cost_s=row) for op, row in zip(graph.ops, rows, strict=True))

@@ -166,7 +166,7 @@ class Job:
         """
         if self.beside is None:
             self.progress.begin(self.settings.measurements)
-        for placement in islice(chain(self.problem.singles(), nearly_singles(self.problem)), most):
+        for placement in islice(chain(self.problem.of_variables.singles(), nearly_singles(self.problem)), most):
             mapping = self.problem.mapping(placement)
             lack = self.prediction.lack(mapping)
             if lack is not None:

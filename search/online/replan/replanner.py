@@ -60,7 +60,7 @@ class Replanner:
     def singles(self) -> list[Proposal]:
         """Every device in use with all that it can run, if it can hold that; the one predicted fastest first."""
         view = self._view()
-        singles = (*view.problem.singles(), *nearly_singles(view.problem))
+        singles = (*view.problem.of_variables.singles(), *nearly_singles(view.problem))
         found = [self._proposal(view, placement, "single") for placement in singles]
         fitting = [p for p in found if view.prediction.lack_of(self._within(view, p.devices)) is None]
         return [self._ordered(view, p) for p in _best_first(fitting)]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placer.errors import BadInputError
 from placer.graph.coarsen import coarsen
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
@@ -165,6 +166,12 @@ def test_the_branches_of_a_wide_fork_unite_with_one_another(depth):
     for op in coarse.ops:
         work_s[op.colocate or op.name] += op.cost_s["a"]
     assert max(work_s.values()) < 0.1 * sum(work_s.values())
+
+
+def test_a_device_that_is_called_like_the_kind_of_another_is_refused():
+    topology = Topology((Device("gpu", "a100"), Device("b", "gpu")))
+    with pytest.raises(BadInputError, match="'gpu' is the kind of device 'b' and the name of a device of another kind"):
+        coarsen(random_graph(4, 0), 2, topology)
 
 
 def shares(coarse):

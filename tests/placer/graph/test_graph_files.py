@@ -378,3 +378,10 @@ def test_writing_leaves_the_old_file_or_the_new_one(small, tmp_path, monkeypatch
 def test_writing_into_no_folder_fails_in_one_line(small, tmp_path):
     with pytest.raises(PlacerError, match="cannot be written"):
         write_topology(tmp_path / "no" / "where.json", small[1])
+
+
+def test_an_empty_colocate_is_none(tmp_path):
+    path = tmp_path / "graph.json"
+    ops = [{"name": name, "cost_s": {"cpu": 1.0}, "memory_bytes": 0, "colocate": ""} for name in "ab"]
+    path.write_text(json.dumps({"format": "placer.graph/1", "name": "g", "ops": ops, "edges": []}))
+    assert [op.colocate for op in read_graph(path).ops] == [None, None]

@@ -40,6 +40,11 @@ def test_what_is_left_around_a_hub_unites_two_by_two():
     assert list(two_hop(pairs, united, least=5)) == []
 
 
+def test_of_what_is_left_around_a_hub_only_those_of_one_kind_unite():
+    pairs = [(0, i) for i in range(1, 9)]
+    assert list(two_hop(pairs, pairs[:1], kind=lambda vertex: vertex % 2)) == [(2, 4), (6, 8), (3, 5)]
+
+
 def test_a_round_around_one_hub_has_stalled_and_one_along_a_chain_has_not():
     star, chain = [(0, i) for i in range(1, 60)], [(i, i + 1) for i in range(60)]
     assert has_stalled(star, list(matching(star, lambda a, b: True)))

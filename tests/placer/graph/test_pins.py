@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from placer.errors import BadInputError, short
 from placer.graph.op_graph import Edge, Op, OpGraph
-from placer.graph.pin_matching import found_in, matches
+from placer.graph.pin_matching import Found, found_in, matches
 from placer.graph.pins import Pin, parse_pin, pinned
 from placer.graph.topology import Device, Topology
 
@@ -148,6 +148,11 @@ def test_a_pattern_that_takes_for_ever_is_refused(pattern):
         pinned(graph, [Pin("a.*", "gpu"), Pin(pattern, "cpu")], TOPOLOGY)
     assert "\n" not in str(refused.value)
     assert short(f"{pattern}=cpu") in str(refused.value)
+
+
+def test_many_patterns_may_take_longer_together_than_one_may():
+    slow, names = "(a|b|ab)*c", ["ab" * 20]  # some tenths of a second
+    assert matches([slow] * 12, names, limit_s=2) == [Found([], None)] * 12
 
 
 @given(

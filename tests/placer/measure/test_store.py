@@ -258,6 +258,7 @@ def test_results_of_another_release_of_tensorflow_are_told_apart(monkeypatch):
         "result = '{\"step_s\": 0.0}'",
         "result = '{\"step_s\": -1.0}'",
         "result = '{\"step_s\": NaN}'",
+        'result = \'{"step_s": 0.5, "repeats": 0}\'',
         "result = X'ff00'",
         "result = 7",
         "ratio = NULL",

@@ -66,6 +66,20 @@ def test_a_space_that_cannot_be_predicted_in_the_time_that_is_left_is_searched(b
     assert value == pytest.approx(optimum, rel=0.01)
 
 
+def test_a_small_space_that_was_left_in_the_middle_is_searched_the_next_time(build, monkeypatch):
+    """Its beginning has the first units on the first device alone, which is no sample of it."""
+    problem = Problem(build.layered(3, layers=3), build.machine("gpu", "gpu", "gpu", "cpu"))
+    monkeypatch.setattr(predicted_search, "AT_ONCE_WORK", 50 * problem.ops_and_edges)
+    searcher = Hybrid(problem, stop=lambda: searcher.evaluations >= 50)
+    searcher.ask()
+    assert searcher.evaluations < problem.space / 2
+    searcher.withdraw()
+    searcher.stop = lambda: False
+    value = problem.predict(problem.placement(searcher.ask()))
+    optimum = problem.predict_many(np.array(list(fitting_placements(problem)))).min()
+    assert value == pytest.approx(optimum, rel=0.01)
+
+
 def test_between_two_looks_at_the_clock_no_more_is_predicted_than_takes_a_moment(build, monkeypatch):
     problem = Problem(build.layered(3, layers=2), build.machine("gpu", "cpu"))
     predict, at_once = PredictedSearch.predict, []

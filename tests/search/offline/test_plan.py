@@ -99,6 +99,27 @@ def test_what_is_refused_makes_the_search_leave_more_room():
     assert found.lower_bound <= found.value
 
 
+def test_a_device_that_is_too_small_by_the_estimate_of_tensors_counts_where_it_holds_all_as_simulated():
+    """Four ops make 100 MB each, and each is used up before the next is made; in the order of the file, all four
+    would be held at once.
+    """
+    ops = [Op(f"made{i}", cost_s={"gpu": 1.0}) for i in range(4)]
+    ops += [Op("start", cost_s={"gpu": 1.0}), *(Op(f"used{i}", cost_s={"gpu": 1.0}) for i in range(4))]
+    edges = [edge for i in range(4) for edge in (Edge(i, 5 + i, 100_000_000), Edge(4, 5 + i, 1000))]
+    graph = OpGraph("pairs", tuple(ops), tuple(edges))
+    devices = tuple(Device(f"gpu:{i}", "gpu", memory_bytes=250_000_000) for i in range(2))
+    alone = Problem(graph, Topology(devices, (Link("*", "*", 10.0, 1e9),)))
+    problem = with_tensors(alone, fullest_bytes(graph))
+    assert list(alone.singles()) and not list(problem.singles())
+
+    def lack(mapping):
+        return problem.simulator.timeline(mapping.devices).lack()
+
+    found = plan(problem, seconds=1.0, clock=ticking(), lack=lack)
+    assert lack(found.mapping) is None
+    assert found.value == found.best_single == pytest.approx(9.0)
+
+
 def test_with_more_tensors_what_was_refused_no_longer_fits():
     chain = OpGraph(
         "chain", tuple(Op(f"v{i}", cost_s={"gpu": 1.0}, memory_bytes=1) for i in range(12)),

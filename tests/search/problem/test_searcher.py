@@ -11,6 +11,7 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
+from search.problem.memory_fit import packed
 from search.problem.problem import Problem
 from search.problem.searcher import SearchExhausted, fitting_placements
 from search.session.registry import SEARCHERS, make_searcher
@@ -241,3 +242,17 @@ def test_where_memory_is_nearly_full_looking_for_a_mapping_that_fits_ends_in_tim
     looks = []
     assert list(fitting_placements(problem, lambda: bool(looks.append(1) or len(looks) > 2))) == []
     assert len(looks) == 3
+
+
+def test_where_only_one_mapping_fits_looking_for_another_ends_although_nothing_limits_it(monkeypatch):
+    """Ops of 1, 2, 4, ... bytes on devices that all of them fill: to try all ways would take days."""
+    monkeypatch.setattr("search.problem.searcher.MOST_LOOKS", 4)
+    ops = tuple(Op(f"op{i}", cost_s={"cpu": 1e-3}, memory_bytes=2**i) for i in range(40))
+    full = sum(op.memory_bytes for op in ops[::3])
+    sizes = (full, sum(op.memory_bytes for op in ops) - full)
+    devices = tuple(Device(f"cpu:{i}", "cpu", memory_bytes=size) for i, size in enumerate(sizes))
+    problem = Problem(OpGraph("full", ops, ()), Topology(devices, (Link("*", "*", 1e-5, 1e9),)))
+    searcher = make_searcher("random", problem)
+    searcher.tell(problem.mapping(packed(problem)), Measured(1.0))
+    with pytest.raises(SearchExhausted, match="no other mapping that fits into memory was found in time"):
+        searcher.ask()
