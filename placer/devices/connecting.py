@@ -116,6 +116,6 @@ def _in_thread(run: Callable[[], None]) -> list[BaseException]:
                 threading.Thread(target=take_turn, name="placer-connect").start()
                 is_started = True
             ended.acquire()
-        except KeyboardInterrupt as pressed:
+        except BaseException as pressed:  # what a handler of another signal raises, too
             interrupted = [pressed]
     return raised + interrupted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import tensorflow as tf
 
@@ -108,19 +109,24 @@ def _opened(
 
 def _in_process(*, gpus: bool) -> Devices:
     """This process's GPUs (if `gpus`), then its CPU. A GPU copies one tensor at a time in each direction."""
-    cards = tf.config.list_logical_devices("GPU") if gpus else []
+    cards = _of_this_process("GPU") if gpus else []
     names = {f"gpu:{i}": full_name(card.name) for i, card in enumerate(cards)}
     limits = tf_internals.devices.device_memory_limits()
     products = dict(zip(names, gpu_names(), strict=False))
     found = [
         Device(name, "gpu", limits.get(tf_name), hardware=products.get(name, "")) for name, tf_name in names.items()
     ]
-    cpus = tf.config.list_logical_devices("CPU")
+    cpus = _of_this_process("CPU")
     names |= {f"cpu:{i}": full_name(cpu.name) for i, cpu in enumerate(cpus)}
     share = available_bytes() // len(cpus)
     found += [Device(f"cpu:{i}", "cpu", share, hardware=_own_cores()) for i in range(len(cpus))]
     topology = Topology(tuple(found), contention="link" if cards else "none")
     return Devices(topology, names, names[LOCAL_CPU])
+
+
+def _of_this_process(kind: str) -> list[Any]:
+    """Its logical devices; TensorFlow also lists those of the workers that are joined."""
+    return [device for device in tf.config.list_logical_devices(kind) if "/job:worker" not in device.name]
 
 
 def _joined(

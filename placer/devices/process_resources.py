@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from placer import tf_internals
 from placer.devices.shared_datasets import kept_by_shared_dataset
 from placer.errors import BadInputError, short
@@ -25,6 +27,7 @@ IN_WORDS = {
 }
 PIPELINE = "a variable's handle in a function of a tf.data pipeline (an augmentation layer's, say)"
 SEEDED = "a tf.function that draws random numbers from a seed, its own or that of tf.random.set_seed"
+TAPE = "a tf.GradientTape whose gradient was not taken yet, or that is persistent"
 SHARED = {
     "cache": "the cache of a dataset of which it makes several pipelines",
     "order": "the order of a shuffled dataset of which it makes several pipelines",
@@ -32,6 +35,7 @@ SHARED = {
     "pipelines",
 }
 MENDS = {
+    TAPE: "take the gradient, or delete the tape, before the step is called",
     SHARED["cache"]: "cache to a file, or make one pipeline before the training and keep no dataset within it",
     SHARED["draws"]: "make one pipeline of it before the training, or set rerandomize_each_iteration=False",
     SHARED["order"]: "give shuffle both a seed and reshuffle_each_iteration=False, or make one pipeline of it",
@@ -45,6 +49,8 @@ def dropped_by_joining(*, left: bool = False) -> str | None:
     """
     if any(map(_is_used, tf_internals.resources.dataset_captures())):
         return PIPELINE
+    if any(map(tf_internals.variables.has_recorded, instances_of([tf.GradientTape]))):
+        return TAPE
     if (named := _named()) is not None:
         return named
     if (kept := kept_by_shared_dataset()) is not None or left:
@@ -77,6 +83,8 @@ def remedy(dropped: str) -> str:
         return "a tf.data pipeline of this program goes on with the former value of a variable; make the pipeline anew"
     if dropped == SEEDED:
         return f"this program holds {SEEDED}, which it now draws from the beginning"
+    if dropped == TAPE:
+        return f"this program holds {TAPE}: it gives no gradients by variables any more; record it anew"
     if dropped in MENDS:
         return f"TensorFlow has dropped {dropped}: pipelines that are made of it from now on begin anew"
     return f"TensorFlow has dropped {dropped} of this program, whose use is an error from now on; make it anew"

@@ -92,3 +92,8 @@ def is_handle_of_variable(handle: Any) -> bool:
     """Whether a resource is a variable's, which alone says what it holds."""
     data = getattr(handle, "_handle_data", None)
     return bool(data is not None and data.is_set and data.shape_and_type)
+
+
+def has_recorded(tape: Any) -> bool:
+    """Whether a tape holds what `gradient` may still ask for; it knows variables by the handles that they had."""
+    return tape._tape is not None

@@ -190,12 +190,27 @@ class DeviceSession:
         """
         if self.connection.is_joined:
             return self.connection.join()
+        self._refuse_beside_workers()
         for member in self.members:  # nobody else may use TensorFlow meanwhile
             member.finish()
         joined = self.connection.join()
         for member in self.members:
             self.adopt(member.variables)
         return joined
+
+    def _refuse_beside_workers(self) -> None:
+        """Raises BadInputError where one session joins workers, and another one has devices: joining, resting and
+        leaving give all variables of the program new storage, which what the other one built does not know.
+        """
+        for other in self._open.values():
+            if other is self or not (other.connection.is_joined or other.is_away):
+                continue
+            if self.connection.joins_workers or other.connection.joins_workers:
+                named = "this process's devices" if other.connection.spec is None else repr(other.connection.spec)
+                raise BadInputError(
+                    f"another step of this program is placed on {named}, and steps on workers need a program of their "
+                    "own; pass the same devices to all steps, or close() the others first."
+                )
 
     def go_away(self) -> str | None:
         """Leave the devices until `join`, if no member needs them; only the training thread, between steps. Returns why
@@ -235,6 +250,9 @@ class DeviceSession:
             self._take_out(entry)
         if not self.members:
             self._close()
+        elif not self.is_away:
+            self.disown(self.replicas.kept)
+            self.release()
 
     def dropped(self, entry: Entry) -> None:
         """A step is gone because the program dropped it, or will be with Python's next collection of garbage. In a

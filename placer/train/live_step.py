@@ -356,7 +356,7 @@ class LiveStep:
 
     def close(self) -> None:
         """Leave the session, with the user's variables true. Background work that does not end is left to itself."""
-        end_thread(self.thread, self.session)
+        end_thread(self.thread, self.session, self)
         with self.session.lock:
             self.session.leave(self)
             self._calls.end()
@@ -369,8 +369,10 @@ class LiveStep:
         self._builder.forget_all_but(())
 
 
-def end_thread(thread: BackgroundThread, session: DeviceSession) -> None:
-    """End a live step's thread in the background. Work that does not end is left to itself."""
-    if not thread.close(CLOSE_LIMIT_S):
+def end_thread(thread: BackgroundThread, session: DeviceSession, step: LiveStep | None = None) -> None:
+    """End a live step's thread in the background. Work that does not end is left to itself. step: if it is not gone."""
+    if thread.close(CLOSE_LIMIT_S):
+        return
+    if all(member is step for member in session.members):  # else another one still trains on them
         session.connection.end_workers()  # it may wait for one that no longer answers
-        thread.finish(CLOSE_LIMIT_S)
+    thread.finish(CLOSE_LIMIT_S)

@@ -255,13 +255,18 @@ class AutoStep(Wrapped):
 
         Afterwards calls run the step untouched. Harmless when called twice.
         """
-        if self._open.detach() is None:
+        if not self._open.alive:
             return
-        self._run.end()
-        self._live.leave_alone("closed")
-        give_back(self._live, self._controller.planners)
-        if self._store is not None:
-            self._store.close()
+        try:
+            self._run.end()
+            self._live.leave_alone("closed")
+            give_back(self._live, self._controller.planners)
+            if self._store is not None:
+                self._store.close()
+        except Exception:
+            self._open.detach()
+            raise
+        self._open.detach()  # not where Ctrl-C cut it short, so that it can be called again
 
     def __enter__(self) -> AutoStep:
         return self

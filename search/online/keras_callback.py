@@ -140,13 +140,17 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
 
     def _end(self) -> None:
         step, function = self.step, self._function
-        self.step = self._function = None
         try:
             if step is not None:
                 self._report = step.report()
                 self._page = step.later_report_html()
                 step.close()
+            self.step = None  # not where Ctrl-C cut it short, so that it can be ended again
+        except Exception:
+            self.step = None
+            raise
         finally:
+            self._function = None
             if function is not None:
                 function.leave()
 

@@ -39,6 +39,30 @@ def _compared(variable: tf.Variable) -> Any:
     return tf.reduce_sum(tf.cast(variable == candidates[:, None], tf.float32) * candidates[:, None]) / 2
 
 
+def _in_init_scope(variable: tf.Variable) -> Any:
+    """While a function is traced, as what it sets up once."""
+    found: list[Any] = []
+
+    def traced() -> tf.Tensor:
+        with tf.init_scope():
+            found.append(tf.reduce_sum(variable) / 2)
+        return tf.constant(0)
+
+    tf.function(traced)()
+    return found[0]
+
+
+def _averaged(variable: tf.Variable) -> Any:
+    """An average that a function makes where it is traced, out of the variable's value at that time."""
+    average = tf.train.ExponentialMovingAverage(0.5)
+
+    def apply() -> None:
+        average.apply([variable])
+
+    tf.function(apply)()
+    return average.average(variable)[0]
+
+
 READS: dict[str, Read] = {
     "numpy": lambda v: v.numpy()[0],
     "asarray": lambda v: np.asarray(v)[0],
@@ -71,6 +95,8 @@ READS: dict[str, Read] = {
     "keras.ops": lambda v: keras.ops.sum(v) / 2,
     "repr": lambda v: float(repr(v).split("array([")[1].split(",")[0]),
     "tape": _taped,
+    "init_scope": _in_init_scope,
+    "moving average": _averaged,
     "function": lambda v: tf.function(lambda: tf.reduce_sum(v) / 2)(),
     "argument": lambda v: _total(v) / 2,
     "compiled": lambda v: tf.function(lambda: v * 1.0, jit_compile=True)()[0],

@@ -114,18 +114,21 @@ def renew_all() -> None:
         if _is_here(variable):
             here.setdefault(id(tf_internals.variables.handle_of(variable)), []).append(variable)
     replaced = []
-    with unwatched(), tf.init_scope():
-        for objects in here.values():
-            one, handle = objects[0], tf_internals.variables.handle_of(objects[0])
-            with tf.device(handle.device):
-                value = tf_internals.variables.read_variable(handle, one.dtype)
-                fresh = tf_internals.variables.handle_of(
-                    tf.Variable(value, trainable=False, shape=one.shape, dtype=one.dtype)
-                )
-            replaced.append((handle, fresh))
-            _give(objects, fresh)
-    tf_internals.variables.replace_handles(replaced)
-    _changed()
+    try:
+        with unwatched(), tf.init_scope():
+            for objects in here.values():
+                one, handle = objects[0], tf_internals.variables.handle_of(objects[0])
+                with tf.device(handle.device):
+                    value = tf_internals.variables.read_variable(handle, one.dtype)
+                    fresh = tf_internals.variables.handle_of(
+                        tf.Variable(value, trainable=False, shape=one.shape, dtype=one.dtype)
+                    )
+                replaced.append((handle, fresh))
+                _give(objects, fresh)
+    finally:  # cut short, too, functions have to know the handles that variables have
+        tf_internals.variables.replace_handles(replaced)
+        _uses.clear()  # which hold the former ones, with all that these store
+        _changed()
     if here:
         tf_internals.calls.around_function_calls(_function_called)
 
@@ -177,12 +180,16 @@ class _Watched:
     @property
     def _handle(self) -> Any:
         """The handle as TensorFlow's C++ code takes it, to read a variable that is an argument of an op."""
-        found = _to_tell(self)
-        if found is not None:
-            try:
-                (found.watcher.will_read if _called_by_tensorflow() else found.watcher.will_write)([found.variable])
-            except Exception:
-                return None  # C++ code would crash; without a handle it uses _read_variable_op, which raises this again
+        is_tensorflow, _here.raised = _called_by_tensorflow(), None
+        try:
+            found = _to_tell(self)
+            if found is not None:
+                (found.watcher.will_read if is_tensorflow else found.watcher.will_write)([found.variable])
+        except BaseException as error:
+            if not is_tensorflow:
+                raise
+            _here.raised = error
+            return None  # C++ code would crash; without a handle it uses _read_variable_op, which raises this
         return tf_internals.variables.handle_of(self)
 
     @_handle.setter
@@ -190,6 +197,9 @@ class _Watched:
         vars(self)["_handle"] = handle
 
     def _read_variable_op(self, *args: Any, **kwargs: Any) -> Any:
+        raised, _here.raised = getattr(_here, "raised", None), None
+        if raised is not None:
+            raise raised
         found = _to_tell(self)
         if found is not None:
             found.watcher.will_read([found.variable])
@@ -242,7 +252,7 @@ def _to_tell(variable: Any) -> VariableWatch | None:
     found = _watch_of(variable)
     if found is None or _is_silent(found.watcher):
         return None
-    if tf.inside_function():
+    if not tf.executing_eagerly():  # in `tf.init_scope` it is, also while a function is traced
         if tf_internals.resources.traces_dataset():
             found.watcher.read_aside([found.variable], "a function of a tf.data pipeline")
         return None
@@ -292,7 +302,7 @@ def _function_called(concrete: Any, captured: Sequence[Any]) -> tuple[Sequence[A
     """Before a function that holds handles runs: report what it uses, and return the handles of now, and what to call
     once it has run.
     """
-    if not (getattr(_here, "trains", False) or None in getattr(_here, "silent", ()) or tf.inside_function()):
+    if not (getattr(_here, "trains", False) or None in getattr(_here, "silent", ())) and tf.executing_eagerly():
         note_call(concrete)
     uses, writes = _uses_of(concrete, captured), None
     if uses.watched:
@@ -312,7 +322,7 @@ def _uses_of(concrete: Any, captured: Sequence[Any]) -> Uses:
 def _report(uses: Uses) -> Writes:
     """Returns what was reported as written, which another thread's step may copy before it is."""
     silent, writes = getattr(_here, "silent", ()), []
-    if None in silent or tf.inside_function():
+    if None in silent or not tf.executing_eagerly():
         return ()
     for watcher, read, written in uses.watched:
         if _is_silent(watcher):

@@ -86,7 +86,11 @@ class Replicas:
 
         Raises BadInputError, and adopts none, where steps on other devices keep one of them.
         """
-        new = {id(variable): variable for variable in variables if id(variable) not in self._home}
+        new = {
+            id(variable): variable
+            for variable in variables
+            if id(variable) not in self._home or watched_by(variable) is None  # adopting it was cut short
+        }
         for variable in new.values():
             if watched_by(variable) is not None:
                 raise BadInputError(
@@ -106,6 +110,11 @@ class Replicas:
             ):
                 self.aside = "a function of a tf.data pipeline"
         return bool(new)
+
+    @property
+    def kept(self) -> list[tf.Variable]:
+        """The variables of the user that are kept true."""
+        return list(self._home.values())
 
     def disown(self, variables: Iterable[tf.Variable]) -> None:
         """Make these variables of the user's true, and leave them alone; no step may use them any more."""

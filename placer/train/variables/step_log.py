@@ -41,10 +41,10 @@ class StepLog:
     def save(self) -> None:
         """Take a snapshot and begin the log anew; also makes the user's variables true."""
         begin = self._clock()
-        self.snapshot = self._replicas.snapshot()
+        snapshot = self._replicas.snapshot()
         self._snapshot_s = self._clock() - begin
         self._replicas.writes()
-        self.steps, self._writes = [], {}
+        self.snapshot, self.steps, self._writes = snapshot, [], {}  # at once, or steps would be taken twice at a loss
         self._bytes = self.unrepeatable = 0
         self.is_stale = False
 

@@ -30,7 +30,9 @@ def test_what_cannot_be_found_out_is_none_and_says_nothing(monkeypatch):
     assert unevenness() is None
     warn_if_uneven(None)
     assert pace_line(None, None) == ""
-    assert pace_line(None, 0.02).startswith("Equal work on all cores at once scattered by 2% after it")
+    assert pace_line(None, 0.02).startswith(
+        "Times of equal work, on all cores at once, scattered by 2% after the bench ("
+    )
 
 
 def test_an_uneven_machine_is_warned_of_and_named_on_the_page(checkout, monkeypatch):

@@ -61,22 +61,30 @@ def pressed() -> Iterator[threading.Event]:
         noticed.set()
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    def end(*_: object) -> None:
+        noticed.set()
+        sys.exit(0)
+
+    before = {n: signal.signal(n, handler) for n, handler in ((signal.SIGINT, interrupt), (signal.SIGTERM, end))}
     yield noticed
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-def press() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
+def press(number: int) -> None:
+    os.kill(os.getpid(), number)
 
 
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 @pytest.mark.parametrize("when", ["before it starts", "as it starts", "meanwhile"])
-def test_ctrl_c_is_raised_when_tensorflow_has_connected_once_and_not_before(monkeypatch, pressed, when) -> None:
+def test_a_signal_is_raised_when_tensorflow_has_connected_once_and_not_before(
+    monkeypatch, pressed, when, number, error
+) -> None:
     connected, returned = [], threading.Event()
 
     def connect(cluster: object) -> None:
         if when == "meanwhile":
-            press()
+            press(number)
             assert pressed.wait(10)
         returned.wait(0.3)  # long enough for a caller who does not wait for it
         connected.append(cluster)
@@ -84,10 +92,10 @@ def test_ctrl_c_is_raised_when_tensorflow_has_connected_once_and_not_before(monk
     class Thread(threading.Thread):
         def start(self) -> None:
             if when == "before it starts" and not pressed.is_set():
-                press()
+                press(number)
             super().start()
             if when == "as it starts" and not pressed.is_set():
-                press()
+                press(number)
 
     monkeypatch.setattr(connecting.tf.config, "experimental_connect_to_cluster", connect)
     monkeypatch.setattr(connecting.tf.config, "list_logical_devices", list)
@@ -95,7 +103,7 @@ def test_ctrl_c_is_raised_when_tensorflow_has_connected_once_and_not_before(monk
     monkeypatch.setattr(connecting, "_server", None)
     monkeypatch.setattr(connecting, "threading", SimpleNamespace(**{**vars(threading), "Thread": Thread}))
     before = connecting.times_connected()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         connecting.connect(connecting.tf.train.ClusterSpec({"worker": {0: "host:1"}}))
     assert [cluster.as_dict() for cluster in connected] == [{"worker": ["host:1"]}]
     assert connecting.times_connected() == before + 1

@@ -17,7 +17,8 @@ from placer.errors import PlacerError
 
 
 def test_gpus_and_cpu_become_one_topology(monkeypatch):
-    found = {"GPU": ["/device:GPU:0", "/device:GPU:1"], "CPU": ["/device:CPU:0"]}
+    joined = [f"/job:worker/replica:0/task:0/device:{kind}:0" for kind in ("GPU", "CPU")]
+    found = {"GPU": ["/device:GPU:0", "/device:GPU:1", joined[0]], "CPU": ["/device:CPU:0", joined[1]]}
     task = "/job:localhost/replica:0/task:0"
     monkeypatch.setattr(
         opening.tf.config, "list_logical_devices", lambda k: [SimpleNamespace(name=n) for n in found[k]]

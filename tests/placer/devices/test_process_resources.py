@@ -63,6 +63,16 @@ def test_what_stays_is_not(tmp_path):
     assert set(tf_internals.resources.named_resource_kinds()) == set(process_resources.IN_WORDS)
 
 
+def test_a_tape_whose_gradient_is_still_to_be_taken_keeps_workers_from_being_joined_and_left():
+    weight = tf.Variable(2.0)
+    with tf.GradientTape() as tape:
+        loss = weight * weight
+    for done in ("joined", "left"):
+        assert "a tf.GradientTape whose gradient was not taken yet" in (process_resources.refusal(done) or "")
+    assert "record it anew" in process_resources.remedy(process_resources.TAPE)
+    assert float(tape.gradient(loss, weight)) == 4.0 and dropped_by_joining() is None
+
+
 def noisy(**seed):
     """A tf.function that draws, and was called."""
 

@@ -9,6 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from placer.errors import BadInputError
+from placer.train.device_session import DeviceSession
+
+
+@pytest.mark.parametrize("joined", [None, "workers:2"])
+def test_steps_on_workers_and_on_other_devices_are_not_placed_in_one_program(joined):
+    """Joining gives all variables new storage, of which a step that is placed elsewhere knows nothing."""
+    asked = "workers:2" if joined is None else None
+    sessions = {spec: DeviceSession(spec, False) for spec in (joined, asked)}
+    sessions[joined].connection._whole = object()
+    DeviceSession._open.update({(spec, False): session for spec, session in sessions.items()})
+    try:
+        with pytest.raises(BadInputError, match="steps on workers need a program of their own"):
+            sessions[asked].join()
+        assert not sessions[asked].connection.is_joined
+    finally:
+        for spec in sessions:
+            del DeviceSession._open[spec, False]
+
+
 # One process, for workers can be joined only there, and starting them takes most of the time.
 STORY = """
 import faulthandler, os, signal, sys, time

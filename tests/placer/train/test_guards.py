@@ -22,6 +22,7 @@ from placer.train.steps import variants
 from placer.train.steps.modes import UNTOUCHED as UNTOUCHED_MODE
 from placer.train.steps.scratch_run import ScratchRun
 from placer.train.steps.untouched import UntouchedFunction
+from placer.train.variables.hooks import watched_by
 
 UNTOUCHED = 4
 
@@ -272,7 +273,7 @@ def test_the_end_of_one_step_keeps_no_replica_of_its_own_while_another_goes_on(t
         hand(tf.constant(1.0))
     hands[0].close()
     hands[1].live.release([hands[1].live.mode])
-    assert len(session.replicas._at[id(weight)]) == 1 and len(session.replicas._at[id(other)]) == 2
+    assert id(weight) not in session.replicas._at and len(session.replicas._at[id(other)]) == 2
     assert weight.numpy() == 7.0
     hands[1].close()
 
@@ -546,3 +547,23 @@ def test_a_variable_of_which_only_the_handle_is_left_leaves_the_step_alone(two_c
     assert "keeps nothing but the handle" in hand.live.left_alone
     assert tf_internals.variables.read_variable(handle, tf.int32).numpy() == UNTOUCHED
     hand.close()
+
+
+def test_a_step_that_is_closed_leaves_nothing_of_its_own_to_the_others(two_cpus, live_hand):
+    session = DeviceSession(None, False)
+    (step, variables), (other, kept) = program(), program()
+    first, second = (live_hand(one, session=session) for one in (step, other))
+    for i in range(UNTOUCHED):
+        first(batch(i)), second(batch(i))
+    first.place(first=False), second.place(first=False)
+    given = [batch(UNTOUCHED + i) for i in range(4)]
+    for x in given[:2]:
+        first(x), second(x)
+    first.close()
+    assert [watched_by(v) for v in variables] == [None] * 3
+    assert {id(v) for v in session.replicas.kept} == {id(v) for v in kept}
+    for x in given[2:]:
+        second(x)
+    assert_same(kept, unwrapped([*map(batch, range(UNTOUCHED)), *given]))
+    assert_same(variables, unwrapped([*map(batch, range(UNTOUCHED)), *given[:2]]))
+    second.close()

@@ -374,6 +374,25 @@ def test_once_closed_the_step_goes_on_untouched(make_step: Callable[[], Made], t
     np.testing.assert_allclose(found, losses(*make_step(), 10), rtol=1e-5)
 
 
+def test_a_close_that_ctrl_c_cut_short_can_be_called_again(
+    make_step: Callable[[], Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    step, inputs = make_step()
+    placed = place(step, split(step, inputs, tmp_path / "mapping.json"))
+    found = losses(placed, inputs, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr("placer.train.live_step.end_thread", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            placed.close()
+    placed.close()
+    assert not DeviceSession._open
+    found += losses(placed, inputs, 5)
+    np.testing.assert_allclose(found, losses(*make_step(), 10), rtol=1e-5)
+
+
 def split(step: Callable[..., Any], inputs: tuple[Any, ...], path: Path) -> Path:
     """A mapping file with every other colocation class on the second device."""
     graph = capture(step, inputs, "step").graph

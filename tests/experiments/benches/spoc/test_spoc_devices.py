@@ -69,7 +69,8 @@ def test_a_kind_of_another_balance_is_not_explained_by_one_factor(kinds):
 
 
 def test_the_page_and_the_picture_tell_both_kinds(kinds):
-    facts = {"devices": transfer.by_device(kinds), "transfers": transfer.transfers(kinds), "n_shared": 24}
+    facts = {"devices": transfer.by_device(kinds), "transfers": transfer.transfers(kinds), "n_shared": 24,
+             "regressor": "additive"}  # fmt: skip
     text = "\n".join(_devices(facts))
     assert "| all cores to one core | training step | 1.70 |" in text and "The 24 networks" in text
     assert _devices({}) == []

@@ -64,8 +64,8 @@ def test_every_loop_is_run_and_the_page_has_it(checkout: Any, monkeypatch: pytes
     assert all(f"| `{name}` |" in page for name in LOOPS) and "1.010 +- 0.020" in page
     assert (facts["seeds"], facts["repeats"]["reads"]) == ([7], 100_000)
     assert headline(facts) == (
-        "0 differences in 26 loops, 21 of which were placed, and 0 stale reads (wanted: 0); "
-        "loops that ended untouched: 1.01 (95% interval 1.01 to "
+        "0 differences in 26 loops, 21 of which were placed, and 0 stale reads (wanted: 0), on two CPU "
+        "devices of one process; loops that ended untouched, on 2 workers: 1.01 (95% interval 1.01 to "
         "1.01; median 1.01) of the time alone, worst 1.01, 0 of 21 above 1.05 (wanted: none)"
     )
     assert json.loads((checkout / "benchmarks" / "trust.json").read_text())["by_loop"]["gan"]
@@ -155,7 +155,7 @@ def test_what_wrapping_costs_loops_that_end_untouched_is_summed_up_and_noise_is_
     assert "2 of 4 above 1.05 (wanted: none)" in headline(facts)
     facts["paces"]["c"]["error"] = 0.05
     assert "The worst is `c` with 1.150 +- 0.400.\n" in "\n".join(page_lines(facts))
-    assert "untouched: unknown of the time" in headline(paced()) and "ended untouched, " not in "\n".join(
+    assert "untouched, on 2 workers: unknown of the time" in headline(paced()) and "ended untouched, " not in "\n".join(
         page_lines(paced())
     )
 

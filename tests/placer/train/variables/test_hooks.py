@@ -145,6 +145,74 @@ def test_an_error_while_the_truth_is_fetched_is_raised_where_an_op_reads(replica
     assert float(tf.reduce_sum(variable)) == 2 * TRUTH
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError])
+def test_what_a_signals_handler_raises_while_the_truth_is_fetched_is_raised_where_an_op_reads(
+    replicas, two_cpus, monkeypatch, error
+):
+    variable, _ = moved(replicas, two_cpus.tf_name(1))
+    fetch, pressed = replicas._fetch, []
+
+    def interrupted(*arguments):
+        if not pressed:
+            pressed.append(True)
+            raise error
+        return fetch(*arguments)
+
+    monkeypatch.setattr(replicas, "_fetch", interrupted)
+    with pytest.raises(error):
+        tf.reduce_sum(variable)
+    assert float(tf.reduce_sum(variable)) == 2 * TRUTH
+
+
+def test_a_write_in_an_init_scope_while_a_function_is_traced_reaches_the_next_step(replicas, two_cpus):
+    variable, use = moved(replicas, two_cpus.tf_name(1))
+
+    @tf.function
+    def traced():
+        with tf.init_scope():
+            variable.assign([3.0, 4.0])
+        return 0
+
+    traced()
+    replicas.before(use)
+    assert use.replicas[0].numpy().tolist() == [3.0, 4.0]
+
+
+def test_functions_know_the_new_handles_where_ctrl_c_ends_the_giving_of_them(monkeypatch):
+    variables = [tf.Variable(float(i)) for i in range(6)]
+    functions = [tf.function(lambda v=v: v.assign_add(1.0)) for v in variables]
+    for function in functions:
+        function()
+    give, given = hooks._give, []
+
+    def interrupted(objects, handle):
+        given.append(objects)
+        if len(given) == 4:
+            raise KeyboardInterrupt
+        give(objects, handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks, "_give", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            hooks.renew_all()
+    for function in functions:
+        function()
+    assert [v.numpy() for v in variables] == [i + 2.0 for i in range(6)]
+
+
+def test_a_variable_whose_adoption_ctrl_c_cut_short_is_watched_from_the_next_one_on(replicas, two_cpus, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    variable = tf.Variable([1.0, 2.0])
+    with monkeypatch.context() as patch:
+        patch.setattr("placer.train.variables.replicas.watch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            replicas.adopt([variable])
+    moved(replicas, two_cpus.tf_name(1), variable)
+    assert float(variable.numpy()[0]) == TRUTH
+
+
 def test_a_pipeline_made_before_is_noticed_when_the_variable_is_adopted(replicas):
     variable = tf.Variable([1.0, 2.0])
     pipeline = tf.data.Dataset.range(3).map(lambda i: variable[0])

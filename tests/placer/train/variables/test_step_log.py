@@ -53,6 +53,26 @@ def test_replay_leads_from_the_snapshot_to_where_the_training_was(replicas, weig
     assert not log.steps and log.snapshot[id(weight)].numpy() == here
 
 
+def test_a_snapshot_that_ctrl_c_cuts_short_changes_nothing(replicas, weight, monkeypatch):
+    """With the new one and the steps before it, a loss would have these taken twice."""
+    log = StepLog(replicas)
+    log.save()
+    for i in range(4):
+        run(log, replicas, weight, tf.constant(float(i)))
+    here = weight.numpy()
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replicas, "writes", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.save()
+    replicas.restore(log.snapshot)
+    log.replay()
+    assert weight.numpy() == here
+
+
 def test_a_stale_log_begins_anew_before_the_next_step(replicas, weight):
     log = StepLog(replicas)
     log.save()
