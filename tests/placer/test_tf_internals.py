@@ -854,3 +854,15 @@ def test_functions_that_draw_from_seeds_are_found_and_placers_own_are_not():
     assert [tf_internals.settings.draws_from_seeds(graph) for graph in graphs] == [True, True, False]
     called = list(tf_internals.graphs.called_graphs())
     assert [any(graph is one for one in called) for graph in graphs] == [True, False, True]
+
+
+def test_a_tape_holds_what_it_recorded_until_its_gradient_is_taken():
+    weight = tf.Variable(2.0)
+    with tf.GradientTape() as tape:
+        loss = weight * weight
+    with tf.GradientTape(persistent=True) as persistent:
+        persistent.watch(loss)
+    assert tf_internals.variables.has_recorded(tape) and tf_internals.variables.has_recorded(persistent)
+    tape.gradient(loss, weight)
+    assert not tf_internals.variables.has_recorded(tape)
+    assert not tf_internals.variables.has_recorded(tf.GradientTape())
