@@ -106,7 +106,7 @@ class AutoStep(Wrapped):
         """One training step: what the step returns. Raises what the step raises."""
         if _is_in_replica():
             return self._by_strategy(args, kwargs)
-        if self._live.left_alone and self._run.is_over:
+        if self.is_over:
             self.steps += 1
             return self._live.untouched.step(*args, **kwargs)
         if self._unseen and self._live.runs_directly:
@@ -223,6 +223,11 @@ class AutoStep(Wrapped):
     def left_alone(self) -> str | None:
         """Why the step runs untouched for good; None where it does not."""
         return self._live.left_alone
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the step runs untouched for good, and all that was held for placing it is given back."""
+        return self._live.left_alone is not None and self._run.is_over
 
     @property
     def journal(self) -> Journal:

@@ -235,7 +235,7 @@ class TrainFunction:
                 self._step.leave_alone(self._repeats)
         if self._repeats is not None:
             return self._own(iterator)  # its seeded streams go on from fit to fit; those of a new function begin anew
-        if self._step.left_alone or (self._count > 1 and self._step.pass_over(self._count)):
+        if self._step.is_over or (self._count > 1 and self._step.pass_over(self._count)):
             return self._traced(iterator)  # as without AutoPlace: all steps of a call in one of TensorFlow
         logs = None
         for k in range(self._count):

@@ -867,6 +867,24 @@ def test_a_fit_that_calls_no_train_function_is_told() -> None:
     assert "left alone: its fit does not call train_function" in placing.report()
 
 
+def test_a_step_that_is_left_alone_between_two_batches_ends_its_search() -> None:
+    placing, over = AutoPlace(log_dir=None), []
+
+    class LeavesAlone(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            assert placing.step is not None
+            if len(over) == 2:
+                placing.step._live.leave_alone("another thread reads its variables")
+            over.append(placing.step.is_over)
+
+    alone, wrapped = make_model(), make_model()
+    fitted(alone)
+    fitted(wrapped, placing, LeavesAlone())
+    assert over[:3] == [False] * 3 and over[-1]
+    assert "runs untouched: another thread reads its variables" in placing.report()
+    assert_same_weights(alone, wrapped)
+
+
 class Listing(keras.Model):
     def train_step(self, data: Any) -> Any:
         logs = super().train_step(data)
