@@ -22,7 +22,7 @@ SCALAR_BYTES = 16
 LARGEST, GROWTH = 0.03, 1.4  # units are merged up to this share of the step's cost; it grows while too many are left
 MOST = 0.25  # to this share, or to twice what a unit has on average where few are wanted
 UNLIKE = 0.12  # below this share, only units that can run on the same devices are merged
-LIGHT = 0.01  # of the step's cost: no scalar arithmetic takes more
+LIGHT = 0.01  # of the step's cost: no scalar arithmetic takes more, unless it takes less than to send a tensor
 SLIGHT = 1e-4  # of the step's cost: a unit gains no more by what it takes in, however large it is
 CROWDED = 0.5  # of the memory of the roomiest device that can run it: no merged unit needs more
 SHRINK = 0.8  # of the target, each time splitting by depth gives too many groups
@@ -197,8 +197,9 @@ class _Units:
         """Put scalar arithmetic (bias corrections, step counts) with its consumers where they are all in one unit;
         join what serves several units into one unit of its own. Not what costs much: its place matters.
         """
+        light_s = max(TENSOR_S, LIGHT * self.total_s)
         scalar = [
-            op.colocate is None and weight_s <= LIGHT * self.total_s and all(e.edge_bytes <= SCALAR_BYTES for e in out)
+            op.colocate is None and weight_s <= light_s and all(e.edge_bytes <= SCALAR_BYTES for e in out)
             for op, weight_s, out in zip(self.graph.ops, weights_s, self.graph.out_edges, strict=True)
         ]
         shared = set()

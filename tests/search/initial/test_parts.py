@@ -37,9 +37,10 @@ def test_without_parts_there_are_none(towers):
 
 def test_numbers_that_parts_compute_for_themselves_stay_apart_in_groups():
     """rate -> own copies of a bias correction -> an update of each part."""
+    number_s = {"cpu": 1e-6}
     ops = (
-        Op("rate", "Mul", COST_S),
-        *(Op(f"copy{i}", "Sqrt", COST_S, part=i) for i in range(2)),
+        Op("rate", "Mul", number_s),
+        *(Op(f"copy{i}", "Sqrt", number_s, part=i) for i in range(2)),
         *(Op(f"half{i}", "Mul", COST_S, part=i) for i in range(2)),
         *(Op(f"update{i}", "AssignSubVariableOp", COST_S, part=i, phase="update") for i in range(2)),
     )
