@@ -110,8 +110,7 @@ class DeviceSession:
         """The session of these devices, shared by all steps. Raises BadInputError where other workers are joined, and
         where a step was wrapped with other memory limits of these devices.
         """
-        for session in [session for session in cls._open.values() if session._is_forsaken and not session.members]:
-            session._close()
+        cls._end_forsaken()
         if (spec, include_local) not in cls._open:
             other = next((named for named, _ in cls._open if named is not None), None)
             if spec is not None and other is not None:
@@ -127,6 +126,12 @@ class DeviceSession:
                 "the same to all steps."
             )
         return found
+
+    @classmethod
+    def _end_forsaken(cls) -> None:
+        """Leave the workers of steps that are gone."""
+        for session in [session for session in cls._open.values() if session._is_forsaken and not session.members]:
+            session._close()
 
     @property
     def members(self) -> list[Member]:
@@ -202,6 +207,7 @@ class DeviceSession:
         """Raises BadInputError where one session joins workers, and another one has devices: joining, resting and
         leaving give all variables of the program new storage, which what the other one built does not know.
         """
+        self._end_forsaken()
         for other in self._open.values():
             if other is self or not (other.connection.is_joined or other.is_away):
                 continue

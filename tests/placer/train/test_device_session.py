@@ -24,9 +24,14 @@ def test_steps_on_workers_and_on_other_devices_are_not_placed_in_one_program(joi
         with pytest.raises(BadInputError, match="steps on workers need a program of their own"):
             sessions[asked].join()
         assert not sessions[asked].connection.is_joined
+        closed = []
+        sessions[joined]._close = lambda: closed.append(DeviceSession._open.pop((joined, False)))
+        sessions[joined]._is_forsaken = True  # its steps are gone
+        sessions[asked]._refuse_beside_workers()
+        assert closed == [sessions[joined]]
     finally:
         for spec in sessions:
-            del DeviceSession._open[spec, False]
+            DeviceSession._open.pop((spec, False), None)
 
 
 # One process, for workers can be joined only there, and starting them takes most of the time.
