@@ -48,9 +48,8 @@ def accuracy_lines(facts: Facts) -> list[str]:
 
 
 def unseen_in_words(facts: Facts) -> str:
-    """The mean error of what was predicted before it was measured, over networks; a dash where nothing was."""
-    errors = [mean(of_network) for of_network in errors_of(facts).values()]
-    return mean_in_words(errors) if errors else "-"
+    """The mean error of what was predicted before it was measured, over networks."""
+    return mean_in_words([mean(of_network) for of_network in errors_of(facts).values()])
 
 
 def errors_of(facts: Facts) -> dict[str, list[float]]:

@@ -361,7 +361,7 @@ class TestPage:
         assert "No network was measured" in "\n".join(page_lines(facts))
         assert headline(facts).startswith("unknown times TensorFlow's default, unknown times the best single device; ")
         assert "faster on 0 of 0 networks" in headline(facts)
-        assert headline(facts).endswith("unseen mappings - off; overhead - (wanted: 1%)")
+        assert headline(facts).endswith("unseen mappings off by unknown; overhead - (wanted: 1%)")
         draw(facts, tmp_path / "p.png")
 
     def test_it_goes_through_json(self):
