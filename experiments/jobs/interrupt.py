@@ -48,8 +48,9 @@ class Signals:
 
     def __call__(self, number: int, _: FrameType | None) -> None:
         if self._again is not None:
+            self._again.cancel()  # where the user pressed before it
             self._again = None
-            if not self._is_closed:
+            if not self._is_closed and number not in self.noted:
                 raise KeyboardInterrupt
             return
         if number == signal.SIGHUP:

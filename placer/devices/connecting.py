@@ -87,6 +87,9 @@ def _lasting_watch() -> ListenWatch | None:
     return _watch
 
 
+NO_THREAD = "new thread"  # of what Python raises where it can start none
+
+
 def _in_thread(run: Callable[[], None]) -> list[BaseException]:
     """Run it in a thread until it is over. TensorFlow cannot be interrupted in it: Ctrl-C meanwhile is returned, to be
     raised later, like what it raised.
@@ -117,5 +120,7 @@ def _in_thread(run: Callable[[], None]) -> list[BaseException]:
                 is_started = True
             ended.acquire()
         except BaseException as pressed:  # what a handler of another signal raises, too
+            if isinstance(pressed, RuntimeError) and NO_THREAD in str(pressed):
+                raise
             interrupted = [pressed]
     return raised + interrupted

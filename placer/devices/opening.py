@@ -126,7 +126,9 @@ def _in_process(*, gpus: bool) -> Devices:
 
 def _of_this_process(kind: str) -> list[Any]:
     """Its logical devices; TensorFlow also lists those of the workers that are joined."""
-    return [device for device in tf.config.list_logical_devices(kind) if "/job:worker" not in device.name]
+    found = tf.config.list_logical_devices(kind)
+    own = [device for device in found if "/job:worker" not in device.name]
+    return own or list(found)  # those of a process that is itself one of several workers are called so, too
 
 
 def _joined(

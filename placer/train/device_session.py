@@ -295,7 +295,9 @@ class DeviceSession:
             self.replicas.close()
             self.connection.close()
         finally:
-            self._open.pop((self.connection.spec, self.connection.include_local), None)
+            key = self.connection.spec, self.connection.include_local
+            if self._open.get(key) is self:  # not one that was made after a `_close` that was cut short
+                del self._open[key]
 
     # Steps and variables.
 

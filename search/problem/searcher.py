@@ -18,7 +18,7 @@ Stop = Callable[[], bool]
 """Whether time is up. A searcher calls it between predictions, and ends its work early where it is true."""
 
 PATIENCE = 4096  # attempts to give one unit a device, of an enumeration, between two looks whether time is up
-MOST_LOOKS = 256  # between two placements that fit, of a search that has no other limit
+MOST_LOOKS = 256  # between two placements that fit, of a search that has no deadline
 
 
 class SearchExhausted(PlacerError):  # noqa: N818 - the end of a search is no error
@@ -162,14 +162,14 @@ class Searcher(ABC):
 
     def first_new(self) -> Placement:
         """The lexicographically first new placement that fits. Raises SearchExhausted where none is left, or none was
-        found until `stop()`, or in MOST_LOOKS times PATIENCE attempts.
+        found until `stop()`, or, without a Deadline, in MOST_LOOKS times PATIENCE attempts.
         """
         known = len(self.asked.keys() | self.told.keys())
-        looks = 0  # since the last placement that fits
+        looks, is_timed = 0, isinstance(self.stop, Deadline)  # since the last placement that fits
 
         def stop() -> bool:
             nonlocal looks
-            looks += 1
+            looks += not is_timed
             return looks > MOST_LOOKS or self.stop()
 
         for placement in islice(fitting_placements(self.problem, stop), known + 1):

@@ -181,12 +181,13 @@ class _Watched:
     def _handle(self) -> Any:
         """The handle as TensorFlow's C++ code takes it, to read a variable that is an argument of an op."""
         is_tensorflow, _here.raised = _called_by_tensorflow(), None
+        is_python = sys._getframe(1).f_code.co_name == TRACING_TYPE
         try:
             found = _to_tell(self)
             if found is not None:
                 (found.watcher.will_read if is_tensorflow else found.watcher.will_write)([found.variable])
         except BaseException as error:
-            if not is_tensorflow:
+            if not is_tensorflow or is_python:
                 raise
             _here.raised = error
             return None  # C++ code would crash; without a handle it uses _read_variable_op, which raises this
@@ -207,6 +208,7 @@ class _Watched:
             return _plain_read(type(self))(self, *args, **kwargs)  # of its class of now: it may be watched no more
 
 
+TRACING_TYPE = "__tf_tracing_type__"  # TensorFlow's Python code, which needs the handle itself
 _HOOKS = {name: vars(_Watched)[name] for name in ("handle", "_handle", "_read_variable_op")}
 
 

@@ -103,6 +103,7 @@ class Replicas:
             self._at[key] = {HOME: variable}
             watch(variable, self)
         if new:
+            self.changes += 1  # what was written to them before was not seen
             handles = {id(tf_internals.variables.handle_of(variable)) for variable in new.values()}
             if any(
                 id(tf_internals.variables.current_handle(handle)) in handles

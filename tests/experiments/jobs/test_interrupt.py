@@ -72,6 +72,15 @@ def test_a_signal_in_a_destructor_is_raised_after_it(capfd, number):
     assert not any(capfd.readouterr())
 
 
+def test_a_signal_that_is_noted_by_the_time_that_it_is_raised_again_is_not_raised():
+    with heard() as signals:
+        dying = Dying(SIGINT)
+        del dying
+        signals.note(SIGNALS)
+        threading.Event().wait(0.2)
+        assert signals.pressed() and signals.numbers == [SIGINT]
+
+
 def test_a_destructors_own_error_is_reported_as_before(monkeypatch):
     reported = []
     monkeypatch.setattr("sys.unraisablehook", reported.append)

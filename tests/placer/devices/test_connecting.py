@@ -107,3 +107,16 @@ def test_a_signal_is_raised_when_tensorflow_has_connected_once_and_not_before(
         connecting.connect(connecting.tf.train.ClusterSpec({"worker": {0: "host:1"}}))
     assert [cluster.as_dict() for cluster in connected] == [{"worker": ["host:1"]}]
     assert connecting.times_connected() == before + 1
+
+
+def test_where_no_thread_can_be_started_that_is_raised_at_once(monkeypatch) -> None:
+    def start(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(
+        connecting,
+        "threading",
+        SimpleNamespace(**{**vars(threading), "Thread": type("Thread", (threading.Thread,), {"start": start})}),
+    )
+    with pytest.raises(RuntimeError, match="new thread"):
+        connecting._in_thread(lambda: None)

@@ -273,8 +273,6 @@ class _Reading(Frame):
 
     _check_eg_match = _check_exc_match
 
-    # The stack itself.
-
     # Stores.
 
     def _store_fast(self, instruction: dis.Instruction) -> None:

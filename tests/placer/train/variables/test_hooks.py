@@ -164,6 +164,22 @@ def test_what_a_signals_handler_raises_while_the_truth_is_fetched_is_raised_wher
     assert float(tf.reduce_sum(variable)) == 2 * TRUTH
 
 
+def test_what_a_signals_handler_raises_while_a_functions_argument_is_fetched_is_raised_there(
+    replicas, two_cpus, monkeypatch
+):
+    variable, _ = moved(replicas, two_cpus.tf_name(1))
+    total = tf.function(lambda x: tf.reduce_sum(x))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replicas, "_fetch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            total(variable)
+    assert float(total(variable)) == float(variable.read_value()[0]) * 2 == 2 * TRUTH
+
+
 def test_a_write_in_an_init_scope_while_a_function_is_traced_reaches_the_next_step(replicas, two_cpus):
     variable, use = moved(replicas, two_cpus.tf_name(1))
 
