@@ -360,15 +360,18 @@ def test_a_trainer_that_wraps_its_own_step_is_dropped_like_any_other(how: str) -
 
 def test_a_step_that_is_left_alone_in_its_training_holds_nothing_more_and_trains_on() -> None:
     weights = [tf.Variable([1.0, 2.0, 3.0]) for _ in range(2)]
-    plain, step = descending(weights[0]), autoplace(
-        tf.function(descending(weights[1])), devices="cpus:2", budget=1, beat_untouched=False
-    )  # fmt: skip
-    while step.phase != "steady":
-        assert called(step, 1) == called(plain, 1)
-    assert step._live.thread.finish(60)
+    plain = descending(weights[0])
+    for _ in range(20):  # on a busy machine a search may end untouched
+        step = autoplace(tf.function(descending(weights[1])), devices="cpus:2", budget=1, beat_untouched=False)
+        while step.phase != "steady":
+            assert called(step, 1) == pytest.approx(called(plain, 1), rel=1e-4, abs=1e-9)
+        assert step._live.thread.finish(60)
+        if step.controller.trials.mode is not UNTOUCHED:
+            break
+        step.close()
     scratch, trials = step._live.joined.scratch_run, step.controller.trials
     held = [weakref.ref(one) for one in (trials.mode, *trials.built)]
-    assert trials.mode is not UNTOUCHED
+    assert trials.mode is not UNTOUCHED, step.report()
     step.leave_alone("somebody says so")
     assert called(step) == pytest.approx(called(plain), rel=1e-4, abs=1e-9)
     assert (step.phase, step.mapping, step.left_alone) == ("left alone", None, "somebody says so")
