@@ -182,7 +182,7 @@ def _summary(records: Mapping[str, Facts], pages: Mapping[str, Page]) -> list[st
     ]  # fmt: skip
     return [
         "Each section begins with the question that it answers. Every ratio was measured within one run. Seconds of "
-        "two sections are not to be compared, not even at one commit: the machine is shared, and drifts by up to half. "
+        "two sections are not to be compared, not even at one commit: the machine is shared, and drifts. "
         "Worker processes are of one machine and talk over its loopback interface; no figure here is of a real network "
         "between machines. Networks are small versions of the published ones, unless they are called NAME@native "
         "([sizes](docs/networks.md)): `vgg16` has images of 32x32. *Commit*: the last one that changed code; records, "

@@ -26,7 +26,7 @@ WORDS = {
     int(signal.SIGHUP): "ended by SIGHUP",
 }
 SIGNALS = tuple(WORDS)
-AGAIN_S = 0.02
+AGAIN_S = 0.02  # after which KeyboardInterrupt is raised again
 EXIT = 128  # added to a signal's number, it is the exit code, as shells have it
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -87,9 +87,6 @@ def _lasting_watch() -> ListenWatch | None:
     return _watch
 
 
-NO_THREAD = "new thread"  # of what Python raises where it can start none
-
-
 def _in_thread(run: Callable[[], None]) -> list[BaseException]:
     """Run it in a thread until it is over. TensorFlow cannot be interrupted in it: Ctrl-C meanwhile is returned, to be
     raised later, like what it raised.
@@ -120,7 +117,9 @@ def _in_thread(run: Callable[[], None]) -> list[BaseException]:
                 is_started = True
             ended.acquire()
         except BaseException as pressed:  # what a handler of another signal raises, too
-            if isinstance(pressed, RuntimeError) and NO_THREAD in str(pressed):
-                raise
+            if isinstance(pressed, RuntimeError):  # Python can start no thread
+                with suppress(IndexError):  # unless it has, which then takes the turn
+                    turns.pop()
+                    raise
             interrupted = [pressed]
     return raised + interrupted

@@ -126,9 +126,10 @@ def _in_process(*, gpus: bool) -> Devices:
 
 def _of_this_process(kind: str) -> list[Any]:
     """Its logical devices; TensorFlow also lists those of the workers that are joined."""
-    found = tf.config.list_logical_devices(kind)
-    own = [device for device in found if "/job:worker" not in device.name]
-    return own or list(found)  # those of a process that is itself one of several workers are called so, too
+    found = list(tf.config.list_logical_devices(kind))
+    if not tf_internals.devices.joined_tasks():  # in a process that is itself a worker, its own are called so
+        return found
+    return [device for device in found if "/job:worker" not in device.name]
 
 
 def _joined(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections import deque
@@ -160,7 +161,10 @@ class Connection:
 
     def refusal(self, done: str) -> str | None:
         """Why workers must not be joined, or left (`done`), now, whatever the devices; None where they may be."""
-        return refusal(done) or other_threads.why_not(done)
+        why = refusal(done) or other_threads.why_not(done)
+        if why is not None and gc.collect():  # it may have been garbage
+            why = refusal(done) or other_threads.why_not(done)
+        return why
 
     def join_anew(self) -> None:
         """Leave the workers and join them again at once: they free what they kept of steps that were closed. Where one

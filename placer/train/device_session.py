@@ -6,7 +6,6 @@ a variable has one true value (docs/decisions/009-coherence.md).
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 import weakref
@@ -410,8 +409,6 @@ class DeviceSession:
     def _joined_by(self, join: Callable[[], None], refused: Callable[[], str | None]) -> str | None:
         """Let `join` connect this process to devices; returns why it must not, where it is refused."""
         why = refused()
-        if why is not None and gc.collect():  # it may have been garbage
-            why = refused()
         if why is not None:
             return why
         self.save()

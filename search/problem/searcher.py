@@ -165,7 +165,8 @@ class Searcher(ABC):
         found until `stop()`, or, without a Deadline, in MOST_LOOKS times PATIENCE attempts.
         """
         known = len(self.asked.keys() | self.told.keys())
-        looks, is_timed = 0, isinstance(self.stop, Deadline)  # since the last placement that fits
+        is_timed = isinstance(self.stop, Deadline)
+        looks = 0  # since the last placement that fits, where there is no deadline
 
         def stop() -> bool:
             nonlocal looks

@@ -79,3 +79,12 @@ def test_what_a_gpu_gains_and_costs_is_the_record() -> None:
     assert f"{len(networks)} networks were measured ({missing} of {missing + len(networks)} tasks were not)" in said
     (name,) = (name for name, row in networks.items() if not is_on_one(row))
     assert f"`{name}`" in said and f"{networks[name]['ratio_to_best_single']:.2f} times as fast as on the bet" in said
+
+
+def test_what_dividing_may_cost_is_the_record() -> None:
+    said = " ".join((HOME / "docs" / "guide.md").read_text().split())
+    record = json.loads((HOME / "benchmarks" / "splitting.json").read_text())
+    losses = [1 - record["by_model"][name]["ratio_on_vs_off"] for name in record["slower"]]
+    count = sum("failed" not in row for row in record["by_model"].values())
+    slower = f"{100 * min(losses):.0f} to {100 * max(losses):.0f} % slower than those of `off`"
+    assert f"{slower} on {len(losses)} of {count} networks" in said

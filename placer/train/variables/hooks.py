@@ -11,6 +11,7 @@ functions of tf.data, read whenever they like; such readers are reported as `rea
 
 from __future__ import annotations
 
+import dis
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -180,14 +181,12 @@ class _Watched:
     @property
     def _handle(self) -> Any:
         """The handle as TensorFlow's C++ code takes it, to read a variable that is an argument of an op."""
-        is_tensorflow, _here.raised = _called_by_tensorflow(), None
-        is_python = sys._getframe(1).f_code.co_name == TRACING_TYPE
         try:
             found = _to_tell(self)
             if found is not None:
-                (found.watcher.will_read if is_tensorflow else found.watcher.will_write)([found.variable])
+                (found.watcher.will_read if _called_by_tensorflow() else found.watcher.will_write)([found.variable])
         except BaseException as error:
-            if not is_tensorflow or is_python:
+            if _named_by_caller():
                 raise
             _here.raised = error
             return None  # C++ code would crash; without a handle it uses _read_variable_op, which raises this
@@ -208,7 +207,6 @@ class _Watched:
             return _plain_read(type(self))(self, *args, **kwargs)  # of its class of now: it may be watched no more
 
 
-TRACING_TYPE = "__tf_tracing_type__"  # TensorFlow's Python code, which needs the handle itself
 _HOOKS = {name: vars(_Watched)[name] for name in ("handle", "_handle", "_read_variable_op")}
 
 
@@ -245,6 +243,12 @@ def _watch_unread(watched: bool) -> None:
 def _called_by_tensorflow() -> bool:
     """Whether TensorFlow's code takes the `_handle` of a variable, rather than the user's."""
     return str(sys._getframe(2).f_globals.get("__name__", "")).startswith("tensorflow.")
+
+
+def _named_by_caller() -> bool:
+    """Whether Python code takes the `_handle` of a variable, rather than C++ code that it has called."""
+    frame = sys._getframe(2)
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] == "LOAD_ATTR"
 
 
 def _to_tell(variable: Any) -> VariableWatch | None:

@@ -27,6 +27,7 @@ def test_gpus_and_cpu_become_one_topology(monkeypatch):
         tf_internals.devices, "device_memory_limits", lambda: {f"{task}/device:GPU:{i}": 10 + i for i in range(2)}
     )
     monkeypatch.setattr(opening, "gpu_names", lambda: ["Card", ""])
+    monkeypatch.setattr(tf_internals.devices, "joined_tasks", lambda: {0: "host:1"})
     opened = open_devices(None, links=False)
     assert opened.topology.names == ("gpu:0", "gpu:1", "cpu:0")
     assert [d.kind for d in opened.topology.devices] == ["gpu", "gpu", "cpu"]
@@ -35,6 +36,14 @@ def test_gpus_and_cpu_become_one_topology(monkeypatch):
     assert opened.host == f"{task}/device:CPU:0"
     assert (opened.tf_name(1), opened.topology.contention) == (f"{task}/device:GPU:1", "link")
     assert opened.has_local and not opened.same_bits
+
+
+def test_gpus_of_workers_are_none_of_this_process_and_a_process_that_is_a_worker_has_its_own(monkeypatch):
+    card = SimpleNamespace(name="/job:worker/replica:0/task:0/device:GPU:0")
+    monkeypatch.setattr(opening.tf.config, "list_logical_devices", lambda kind: [card])
+    for joined, own in (({0: "host:1"}, []), ({}, [card])):
+        monkeypatch.setattr(tf_internals.devices, "joined_tasks", lambda joined=joined: joined)
+        assert opening._of_this_process("GPU") == own
 
 
 def test_workers_that_end_with_this_process_wait_for_it_longer_than_others(monkeypatch):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.devices import process_resources
 from placer.devices.process_resources import dropped_by_joining
+from placer.train.connection import Connection
 from search.online.journal import Journal
 
 
@@ -71,6 +72,17 @@ def test_a_tape_whose_gradient_is_still_to_be_taken_keeps_workers_from_being_joi
         assert "a tf.GradientTape whose gradient was not taken yet" in (process_resources.refusal(done) or "")
     assert "record it anew" in process_resources.remedy(process_resources.TAPE)
     assert float(tape.gradient(loss, weight)) == 4.0 and dropped_by_joining() is None
+
+
+def test_a_tape_that_only_garbage_holds_keeps_nobody_from_joining():
+    weight, connection, held = tf.Variable(2.0), Connection("workers:2", False), []
+    with tf.GradientTape() as tape:
+        weight * weight
+    held += [tape, held]  # a cycle, as AutoGraph makes of what a step's functions share
+    del tape
+    assert process_resources.TAPE in (connection.refusal("joined") or "")
+    del held
+    assert connection.refusal("joined") is None
 
 
 def noisy(**seed):
