@@ -145,8 +145,8 @@ class Calls:
         # A reader in another thread, which the batch may wait for, may need the lock.
         taken = _taken(variant, tensors) if takes_batch else Taken()
         with self.session.lock:
-            if self.session.suspected:
-                self.session.check_for_losses()
+            if self.session.recovery.is_due:
+                self.session.recovery.check()
             as_called = self._as_called(variant, args, kwargs, taken)
             is_main = variant is self.variants.main
             if self.variants.left_alone:
@@ -213,7 +213,7 @@ class Calls:
             and self._mode is UNTOUCHED
             and self.untouched.plain is None
             and not variant.layout.numbers
-            and not (self.session.suspected or self.session.replicas.aside)
+            and not (self.session.recovery.is_due or self.session.replicas.aside)
         )
 
     def _takes_batch(self, variant: Variant) -> bool:
@@ -264,8 +264,8 @@ class Calls:
         try:
             outputs, step_s = self._placed_run.run(mode, tensors)
         except BaseException as error:
-            if self.session.is_loss(error):
-                self.session.recover()
+            if self.session.recovery.is_loss(error):
+                self.session.recovery.recover()
                 return self._placed_anew(variant, tensors)
             if kept is None or not isinstance(error, Exception):
                 self.session.after_failed()

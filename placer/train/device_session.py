@@ -1,4 +1,4 @@
-"""A session of devices: the connection to them, the replicas of variables, and how training outlives a lost device.
+"""A session of devices: the connection to them, the replicas of variables, and the way back after a loss.
 
 All steps that a program places share one session because TensorFlow joins one set of workers in a process, and because
 a variable has one true value (docs/decisions/009-coherence.md).
@@ -10,72 +10,22 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from placer.devices.cluster import Devices
-from placer.devices.process_resources import dropped_by_joining, remedy
 from placer.devices.workers import leftovers
-from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
-from placer.train.connection import SILENT_S, Connection
-from placer.train.variables.replicas import Replicas, Use
+from placer.train.connection import Connection
+from placer.train.member import Member
+from placer.train.recovery import Recovery
+from placer.train.variables.replicas import Replicas
 from placer.train.variables.step_log import StepLog
-
-MOST_REPAIRS = 10  # of one loss, where more devices go during each
-
-
-class Member(Protocol):
-    """What a session needs of a live step when devices are lost or come back."""
-
-    def pause(self) -> None:
-        """Cancel work in the background that has not begun, and wait for the rest."""
-
-    def finish(self) -> None:
-        """Wait for all work in the background."""
-
-    def rebuild(self) -> None:
-        """Forget what was built; build what steps need on the devices that are left."""
-
-    @property
-    def uses(self) -> Iterable[Use]:
-        """What its placed steps need of the variables."""
-
-    @property
-    def variables(self) -> Iterable[tf.Variable]:
-        """The user's variables that its captured steps use."""
-
-    @property
-    def is_resting(self) -> bool:
-        """Whether it runs untouched, and needs no device for now."""
-
 
 Entry = weakref.ref[Member]
 """A live step among those of a session."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What a loss cost."""
-
-    lost: tuple[str, ...]  # devices; none where all are there, but a call did not reach one
-    repeated: int  # steps, from the snapshot
-    forgotten: int  # steps that could not be repeated
-    seconds: float
-    dropped: str | None = None  # what TensorFlow dropped of this program, as `dropped_by_joining` says it
-
-    @property
-    def in_words(self) -> str:
-        """For the journal."""
-        what = f"lost {', '.join(self.lost)}" if self.lost else "a call did not reach a worker"
-        dropped = f" Also, {remedy(self.dropped)}." if self.dropped else ""
-        return (
-            f"{what}: {self.repeated} steps since the last snapshot were taken again, {self.forgotten} could not be; "
-            f"{self.seconds:.1f} s.{dropped}"
-        )
 
 
 class DeviceSession:
@@ -93,16 +43,13 @@ class DeviceSession:
         self.clock = clock
         self.lock = threading.RLock()
         self.connection = Connection(spec, include_local, clock, max_memory)
-        self.replicas = Replicas(self.lock, self._recovered_from)
+        self.replicas = Replicas(self.lock, lambda error: self.recovery.mend(error))
         self.log = StepLog(self.replicas, clock)
+        self.recovery = Recovery(self.connection, self.replicas, self.log, lambda: self.members, clock)
         self.sync_every: int | None = None  # steps between snapshots at most; None: as `StepLog.is_due` finds
         self._members: list[Entry] = []
-        self.losses: list[Loss] = []
-        self.suspected = False  # whether work in the background met what may be a loss
         self.runs_untouched = False  # whether a step of it runs now, on the user's own variables
         self._is_forsaken = False  # whether the last member left beside the program's own thread
-        self._recovering = False
-        self._dropped: str | None = None  # of the program, by losses that are not recovered from yet
 
     @classmethod
     def of(cls, spec: str | None, include_local: bool, max_memory: MemoryLimits = NO_LIMITS) -> DeviceSession:
@@ -345,38 +292,11 @@ class DeviceSession:
         """Take a snapshot of all variables; also makes the user's true."""
         self.log.save()
 
-    # Devices that are lost, and come back.
+    # Devices that may be lost, and that come back.
 
-    def check_for_losses(self) -> None:
-        """Between steps: look whether devices were lost, and go on without them; end a recovery that was cut short."""
-        self.suspected = False
-        if self.replicas.is_void:
-            self.recover()
-        if self.fragile and self.connection.lost():
-            self.before_placed()
-            lost = self.connection.lost(SILENT_S)
-            if lost:
-                self.recover(lost)
-
-    def is_loss(self, error: BaseException) -> bool:
-        """Whether a lost device caused an error; waits a moment for a process that is dying."""
-        return self.connection.lost_by(error) is not None
-
-    def recover(self, lost: Sequence[str] | None = None) -> None:
-        """Go on with the devices that are left, from the last snapshot, and repeat the steps since then. lost: devices
-        that are lost; None for those that do not answer now.
-
-        Raises PlacerError where there is no snapshot. Where it is cut short, by Ctrl-C for one, it begins anew with the
-        next call, and before anybody reads a variable.
-        """
-        self._recovering = True
-        try:
-            self.losses.append(self._recover(lost))
-        except BaseException:
-            self.suspected = self.replicas.is_void = self.log.snapshot is not None
-            raise
-        finally:
-            self._recovering = False
+    def suspect(self) -> None:
+        """Have the next step find out whether a device was lost: something met what may be a loss."""
+        self.recovery.is_due = True
 
     def back(self) -> tuple[str, ...]:
         """The missing devices that answer again and should be joined now; see `Connection.back`."""
@@ -426,47 +346,6 @@ class DeviceSession:
             for member in self.members:
                 member.rebuild()
         except tf.errors.OpError as error:  # lost again, and noticed late
-            if not self.is_loss(error):
+            if not self.recovery.is_loss(error):
                 raise
-            self.recover()
-
-    def _recovered_from(self, error: BaseException | None) -> bool:
-        """Recover from a loss that showed while the user read variables; returns whether it was one. None: end a
-        recovery that was cut short.
-        """
-        if self._recovering or not (error is None or self.is_loss(error)):
-            return False
-        self.log.keep_writes()
-        self.recover()
-        return True
-
-    def _recover(self, found: Sequence[str] | None) -> Loss:
-        new = self.connection.lost() if found is None else tuple(found)
-        begin, lost, snapshot = self.clock(), new, self.log.snapshot
-        if self.replicas.is_void:  # what a recovery that was cut short had found lost is only missing now
-            lost = tuple(dict.fromkeys((*self.missing, *new)))
-        if snapshot is None:
-            what = f"{', '.join(lost)} was lost" if lost else "a call did not reach a worker"
-            raise PlacerError(f"{what} before the first snapshot; start the training again.")
-        repeated, forgotten = len(self.log.steps), self.log.unrepeatable
-        self._dropped = self._dropped or dropped_by_joining()  # by one that was cut short, too
-        for repair in range(MOST_REPAIRS):
-            for member in self.members:
-                member.pause()
-            known = self.connection.missing
-            self.connection.go_on_without(new)
-            lost += tuple(name for name in self.connection.missing if name not in (*known, *lost))
-            self.replicas.restore(snapshot)
-            try:
-                with waiting("the training was recovered", first=True):
-                    for member in self.members:
-                        member.rebuild()
-                    self.log.replay()
-                break
-            except tf.errors.OpError as error:
-                more = self.connection.lost_by(error)
-                if more is None or repair == MOST_REPAIRS - 1:
-                    raise
-                new, lost = more, lost + more
-        dropped, self._dropped = self._dropped, None
-        return Loss(lost, repeated, forgotten, self.clock() - begin, dropped)
+            self.recovery.recover()

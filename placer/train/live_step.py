@@ -283,7 +283,7 @@ class LiveStep:
             lambda: self._builder.build(template, joined.topology, wanted, joined.scratch_run, sparing)
         )
         if isinstance(built, Failed) and built.reason == "device":
-            self.session.suspected = True
+            self.session.suspect()
         return out_of_memory(built, name_of, at_once) if isinstance(built, Failed) else built
 
     def settle(self, built: Built) -> Placed | Failed:
@@ -291,7 +291,7 @@ class LiveStep:
         with self.session.lock:
             settled = self._builder.settle(built)
         if isinstance(settled, Failed) and settled.reason == "device":
-            self.session.suspected = True
+            self.session.suspect()
         return settled
 
     def release(self, keep: Sequence[Placed]) -> None:

@@ -36,7 +36,7 @@ from search.online.journal import Journal
 from search.online.report.text import as_html, as_text
 from search.online.script_run import ScriptRun
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import LiveTrial
+from search.online.trials.tried import LiveTrial
 
 BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
 
@@ -95,7 +95,7 @@ class AutoStep(Wrapped):
         self._run = ScriptRun(self._live, self._controller, self._journal, None if mapping is None else self._given)
         self._unseen = 0  # how many of the next calls the script need not be sent
         self._before: deque[float] = deque(maxlen=BEFORE)
-        self._losses = len(self._session.losses)
+        self._losses = len(self._session.recovery.losses)
         self._suspends = suspends or Suspends()
         self._open = weakref.finalize(
             self, give_back_soon, self._session, self._live.entry, self._live.thread, self._controller.planners
@@ -359,7 +359,7 @@ class AutoStep(Wrapped):
         self._live.untouched.unsaid.clear()
 
     def _tell_losses(self) -> None:
-        for loss in self._session.losses[self._losses :]:
+        for loss in self._session.recovery.losses[self._losses :]:
             numbers = {"repeated": loss.repeated, "forgotten": loss.forgotten, "seconds": loss.seconds}
             self._journal.entry(self.steps, "lost", loss.in_words, **numbers)
-        self._losses = len(self._session.losses)
+        self._losses = len(self._session.recovery.losses)

@@ -33,7 +33,8 @@ from search.online.planners import Planners
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import NoRoomError, PlanSettings, Proposal
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import LiveTrial, Trials
+from search.online.trials.trials import Trials
+from search.online.trials.tried import LiveTrial
 
 if TYPE_CHECKING:
     from placer.graph.op_graph import OpGraph
@@ -102,7 +103,7 @@ class Controller:
     @property
     def tried(self) -> Sequence[LiveTrial]:
         """What was measured so far."""
-        return self.trials.tried
+        return self.trials.tried.trials
 
     @property
     def best_single_s(self) -> float | None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from placer.errors import PlacerError
 from placer.result import Measured
 from search.online.interfaces import LiveStepLike
-from search.online.trials.trials import LiveTrial, Say
+from search.online.trials.trials import Say
+from search.online.trials.tried import LiveTrial
 
 if TYPE_CHECKING:
     from placer.measure.store import Store

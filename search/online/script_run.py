@@ -92,7 +92,7 @@ class ScriptRun:
         if inspect.getgeneratorstate(script) == inspect.GEN_RUNNING:
             self.live.leave_alone("several threads call it at once, and a search needs its calls one by one")
             return
-        losses = len(session.losses)
+        losses = len(session.recovery.losses)
         try:
             mode = next_mode(script)
         except BadInputError as error:
@@ -100,7 +100,7 @@ class ScriptRun:
             if self.given is not None:
                 raise
         except Exception as error:  # a bug in Placer must not end the user's training
-            if len(session.losses) > losses or session.is_loss(error):
+            if len(session.recovery.losses) > losses or session.recovery.is_loss(error):
                 self._look_anew()  # a reader in another thread may have gone on without the lost device meanwhile
                 return
             self._give_up(f"{type(error).__name__}: {error}")
@@ -138,7 +138,8 @@ class ScriptRun:
 
     def _look_anew(self) -> None:
         """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
-        self.live.session.suspected = self._is_stale = True
+        self.live.session.suspect()
+        self._is_stale = True
         self.live.mode = self.controller.mode
 
     def _begin_again(self) -> None:

@@ -107,7 +107,7 @@ class Disturbed:
         """All these faults one after another, then the same steps without."""
         training, self.done, ended = self.training, list[Done](), ""
         self.session.save()  # no step from before is repeated, maybe elsewhere, so that all begins with the same bits
-        start, before = training.moment(), len(self.session.losses)
+        start, before = training.moment(), len(self.session.recovery.losses)
         try:
             for fault in planned:
                 self._fault(fault, start.at)
@@ -119,7 +119,7 @@ class Disturbed:
         losses, after = training.losses[start.at :], training.moment()
         elsewhere = sorted(step - start.at for step in training.elsewhere if step >= start.at)
         undisturbed = training.again(start, len(losses)) if not ended else []
-        forgotten = sum(loss.forgotten for loss in self.session.losses[before:])
+        forgotten = sum(loss.forgotten for loss in self.session.recovery.losses[before:])
         return {
             "losses": losses, "undisturbed": undisturbed, "ended": ended, "forgotten": forgotten,
             "elsewhere": elsewhere, "faults": [asdict(done) for done in self.done],
@@ -133,7 +133,7 @@ class Disturbed:
         training.steps(int(10 * fault.at))
         done = Done(fault.how, fault.stage, len(training.losses) - start)
         self.done.append(done)
-        before = len(self.session.losses)
+        before = len(self.session.recovery.losses)
 
         def do() -> None:
             done.injected = hit(_workers(), fault)
@@ -183,7 +183,7 @@ class Disturbed:
                 calm_s = time.monotonic()
             if now_s > over_s + BACK_S:
                 raise TimeoutError(f"not all workers were back after {BACK_S:.0f} s")
-        done.noticed = len(self.session.losses) > before
+        done.noticed = len(self.session.recovery.losses) > before
         done.back_s = calm_s - begin_s if done.noticed else None
 
     def _is_disturbed(self) -> bool:

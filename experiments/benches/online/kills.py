@@ -69,15 +69,15 @@ def _kill(training: Training, start: int, late: float, victim: int) -> Kill:
     running = worker_processes()
     task = sorted(running)[victim % len(running)]
     kill = Kill(len(training.losses) - start, task)
-    begin, losses = training.clock(), len(session.losses)
+    begin, losses = training.clock(), len(session.recovery.losses)
     timer = threading.Timer(3 * late * step_s, running[task].kill)
     timer.start()
     for _ in range(NOTICE_CALLS):
         training.step()
-        if len(session.losses) > losses:
+        if len(session.recovery.losses) > losses:
             break
     timer.join()
-    kill.noticed = len(session.losses) > losses
+    kill.noticed = len(session.recovery.losses) > losses
     while kill.noticed and session.missing:
         if training.clock() - begin > BACK_LIMIT_S:
             raise TimeoutError(f"worker:{task} was not back after {BACK_LIMIT_S:.0f} s")

@@ -77,7 +77,7 @@ class FirstSearch:
         return gain_s * self.settings.horizon > self.trial_s
 
     def _left(self) -> int:
-        return self.budget - sum(1 for trial in self.trials.tried if trial.devices)
+        return self.budget - self.trials.tried.mappings
 
     def settle(self) -> Steps[None]:
         """Race the incumbent against what it must not be slower than, which wins in doubt. Free the rest."""
@@ -108,7 +108,7 @@ class FirstSearch:
             yield from self.trials.race_near(self.trials.built, self.settings.thorough)
 
     def _say_end(self) -> None:
-        at_s, measured = self.trials.known_s(self.trials.mode), sum(1 for trial in self.trials.tried if trial.devices)
+        at_s, measured = self.trials.known_s(self.trials.mode), self.trials.tried.mappings
         alone_s = self.trials.known_s(self.trials.best_single) if self.trials.best_single is not None else None
         gain = f", {alone_s / at_s:.2f}x the fastest single device" if alone_s else ""
         took = f"; {ms(at_s, 1)} a step{gain}" if at_s in self.trials.step_s.values() else ""

@@ -49,7 +49,7 @@ class LostDevices:
                     "without it; no search begins any more until the program is started again.",
                 )
         elif step % CHECK_EVERY == 0:  # nothing else notices the loss of an idle worker
-            session.suspected = True
+            session.suspect()
 
     def free(self, step: int) -> bool:
         """Join workers anew where they keep much of mappings that were tried; returns whether it was done, and all of

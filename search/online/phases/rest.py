@@ -22,7 +22,8 @@ from search.online.narrator import Narrator
 from search.online.phases.retry_later import RetryLater
 from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
-from search.online.trials.trials import LATEST, LiveTrial, Trials
+from search.online.trials.trials import LATEST, Trials
+from search.online.trials.tried import LiveTrial
 
 FAR = 1.5  # times the untouched step: a mapping that takes longer is not near
 SEEN_EVERY_S = 0.02  # seconds of steps of which only the last is sent to the script

@@ -21,7 +21,7 @@ from surrogate.simulate.timeline import Timeline
 
 if TYPE_CHECKING:
     from search.online.auto_step import AutoStep
-    from search.online.trials.trials import LiveTrial
+    from search.online.trials.tried import LiveTrial
 
 Mapped = Callable[[tuple[int, ...], int], Mapping]
 """The mapping of the step's ops, by a plan of splits, on devices; `placer.train.live_step.LiveStep.mapping`."""

@@ -12,7 +12,7 @@ from placer.train.steps.modes import WHOLE
 
 if TYPE_CHECKING:
     from search.online.auto_step import AutoStep
-    from search.online.trials.trials import LiveTrial
+    from search.online.trials.tried import LiveTrial
 
 SHOWN = 8  # mappings, the fastest first
 LINES = 12  # of the journal, the latest

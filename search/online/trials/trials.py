@@ -14,12 +14,13 @@ from statistics import median
 from typing import Any, Protocol, TypeVar
 
 from placer.figures import ms
-from placer.result import Failed, Measured, Result, is_faster, summary
+from placer.result import Failed, Measured, is_faster, summary
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import Answer, LiveStepLike, Steps
 from search.online.journal import Kind
 from search.online.replan.proposal import Proposal
 from search.online.trials.race import race, sample
+from search.online.trials.tried import LiveTrial, Tried
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Mode)
@@ -46,19 +47,6 @@ class TrialSettings:
         return replace(self, repeats=self.repeats * times, sample_steps=self.sample_steps * times)
 
 
-@dataclass(frozen=True)
-class LiveTrial:
-    """A mode that was measured within the training, or why it could not be."""
-
-    name: str
-    devices: tuple[int, ...]
-    result: Result
-    predicted_s: float | None
-    plan: int = WHOLE  # number of the plan of splits by which ops are divided
-    at_s: float | None = None  # when it was measured, in seconds since the search began
-    order: tuple[str, ...] = ()  # the run order it was built with, as in Proposal
-
-
 class Say(Protocol):
     """Notes a decision in the journal."""
 
@@ -79,17 +67,15 @@ class Trials:
         """report: called with each result, and whether it is the first of its mode. beat_untouched: whether the step
         untouched is to be beaten even where this process is none of the devices.
         """
-        self.live, self.say, self.report, self.beat_untouched = live, say, report, beat_untouched
-        self._clock, self._began_s = clock, clock()
+        self.live, self.say, self.beat_untouched = live, say, beat_untouched
+        self.tried = Tried(report, clock)
         self.mode: Mode = UNTOUCHED
         self.built: list[Placed] = []  # all that can run
         self.favourite: Mode | None = None  # the best while no device is slow
         self.step_s: dict[Mode, float] = {}  # all comparable: at the pace of the first race, or since the load changed
-        self.tried: list[LiveTrial] = []
         self.latest_s: deque[float] = deque(maxlen=LATEST)  # seconds of the incumbent's latest undisturbed steps
         self.lost_s = 0.0  # seconds lost to building and to steps of others
         self._freed_single_s: float | None = None  # of the fastest single device, when all was freed
-        self._predicted: dict[tuple[int, tuple[int, ...]], float] = {}  # by plan of splits and devices
 
     # Steps of the incumbent.
 
@@ -254,11 +240,12 @@ class Trials:
 
     def predicted_s(self, mode: Placed) -> float:
         """As predicted when it was proposed; infinite where it was not."""
-        return self._predicted.get((mode.plan, mode.devices), math.inf)
+        found_s = self.tried.predicted_s(mode.plan, mode.devices)
+        return math.inf if found_s is None else found_s
 
     def forget(self, count: int) -> None:
         """Free what was built, but the incumbent, the favourite, the fastest single devices and the latest `count` by
-        the plan of splits of the incumbent, or of the fastest where that is the untouched step.
+        the plan of splits of the incumbent, or of the fastest where that is the untouched step. Forget old trials.
         """
         singles = sorted(self.singles, key=self.known_s)[:SINGLES]
         best = self.mode if isinstance(self.mode, Placed) else self.fastest(self.built)
@@ -269,6 +256,7 @@ class Trials:
                 built.step.close()
                 self.step_s.pop(built, None)
         self.built = [built for built in self.built if built in keep]
+        self.tried.forget_old({(mode.plan, mode.devices) for mode in keep if isinstance(mode, Placed)})
         self.live.release(self.built)
 
     def drop(self, failed: Placed) -> None:
@@ -285,7 +273,6 @@ class Trials:
         self.step_s, self._freed_single_s = {}, None
         self.favourite, self.lost_s = None, 0.0
         self.tried.clear()
-        self._predicted.clear()
 
     def free(self) -> None:
         """Go on untouched, and free all that was built. Of times, only those stay known that reports give."""
@@ -346,7 +333,7 @@ class Trials:
 
     def _made(self, p: Proposal) -> Steps[Placed | None]:
         """The mapping proposed, ready to run; None where it cannot, which is noted in the journal."""
-        self._predicted[p.plan, p.devices] = p.predicted_s
+        self.tried.note(p)
         wanted = p.plan, p.devices, p.order
         known = next((b for b in self.current if (b.plan, b.devices, b.order) == wanted), None)
         if known is not None:
@@ -356,7 +343,7 @@ class Trials:
         placed = built if isinstance(built, Failed) else self.live.settle(built)
         if isinstance(placed, Failed):
             if placed.reason != "device":  # a device was lost meanwhile: that is not the mapping's fault
-                self._tell(p.searcher, (p.plan, p.devices, p.order), placed)
+                self.tried.tell(p.searcher, p.plan, p.devices, p.order, placed)
             self.say("error", f"a mapping of {p.searcher} cannot run and is left out: {placed.detail}")
             return None
         self.built.append(placed)
@@ -374,23 +361,7 @@ class Trials:
             scaled = replace(summary(took[mode]).scaled(scale), switch_s=switch_s)
             self.step_s[mode] = scaled.step_s
             built = (mode.plan, mode.devices, mode.order) if isinstance(mode, Placed) else (WHOLE, (), ())
-            self._tell(mode.name, built, scaled)
-
-    def _tell(self, name: str, built: tuple[int, tuple[int, ...], tuple[str, ...]], result: Result) -> None:
-        """Keep a result, in place of an earlier one of the same mode, and report it.
-
-        built: number of the plan of splits, devices of ops, run order.
-        """
-        plan, devices, order = built
-        at_s = self._clock() - self._began_s
-        trial = LiveTrial(name, devices, result, self._predicted.get((plan, devices)), plan, at_s, order)
-        same = (i for i, t in enumerate(self.tried) if (t.plan, t.devices, t.name) == (plan, devices, name))
-        known = next(same, None)
-        if known is None:
-            self.tried.append(trial)
-        else:
-            self.tried[known] = trial
-        self.report(trial, known is None)
+            self.tried.tell(mode.name, *built, scaled)
 
     def _count_lost(self, steps_s: Sequence[float], beside_s: float) -> None:
         """Count what these steps took longer; the first step of a sample, not among them, is taken for the worst."""

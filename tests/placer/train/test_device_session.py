@@ -135,7 +135,7 @@ def disturb(i):
         built, generation, leftovers.MOST_OPS = hand.live.mode, session.generation, -1
         assert session.keeps_much and session.join_anew() is None
         assert leftovers.ops() == 0
-        assert session.generation == generation + 1 and hand.live.mode is not built and not session.losses
+        assert session.generation == generation + 1 and hand.live.mode is not built and not session.recovery.losses
         assert hand.live.mode.devices == built.devices
         assignable(), hand.placed.clear()
     if i == 11:  # one of them is not there any more
@@ -149,9 +149,9 @@ def disturb(i):
     if i == 16:  # what is lost comes back, and is lost again while the caller looks at his variables
         back()
     if i == 17:
-        before, lost = variables[0].numpy(), len(session.losses)
+        before, lost = variables[0].numpy(), len(session.recovery.losses)
         taken(hand, 1000), hit(1)
-        assert not np.array_equal(before, variables[0].numpy()) and len(session.losses) == lost + 1
+        assert not np.array_equal(before, variables[0].numpy()) and len(session.recovery.losses) == lost + 1
         for v, value in zip(variables, kept, strict=True):
             v.assign(value)
     if i in (18, 30):
@@ -195,8 +195,8 @@ for i in range(4, 30):
     got.append(taken(hand, i))
     assert hand.live.failed is None, (i, hand.live.failed[1])
 assert got == expected[:30], [i for i in range(30) if got[i] != expected[i]]
-assert len(session.losses) >= 3 and sum(loss.repeated for loss in session.losses) > 0
-assert all(loss.repeated <= 5 and not loss.forgotten for loss in session.losses), session.losses
+assert len(session.recovery.losses) >= 3 and sum(loss.repeated for loss in session.recovery.losses) > 0
+assert all(loss.repeated <= 5 and not loss.forgotten for loss in session.recovery.losses), session.recovery.losses
 assert max(b - a for a, b in zip(saved, saved[1:])) <= 5, saved
 
 for i in range(30, 40):  # with none left, in this process, whose arithmetic rounds otherwise

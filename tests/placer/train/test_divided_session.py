@@ -60,10 +60,10 @@ for i in range(4, STEPS):
     if i == 17:
         session.sync_every = 100  # so that what the next step writes is nowhere else
     if i == 18:  # noticed by a read
-        lost = len(session.losses)
+        lost = len(session.recovery.losses)
         hit(0)
         values(variables)
-        assert len(session.losses) == lost + 1
+        assert len(session.recovery.losses) == lost + 1
         session.sync_every = 4
     if i == 20:
         variables[0].assign(0.5 * variables[0])
@@ -73,8 +73,8 @@ for i in range(4, STEPS):
         hit(0, 1)
     got.append(taken(hand, i))
 same(got, expected)
-assert session.devices is None and sum(loss.repeated for loss in session.losses) > 0
-assert not any(loss.forgotten for loss in session.losses)
+assert session.devices is None and sum(loss.repeated for loss in session.recovery.losses) > 0
+assert not any(loss.forgotten for loss in session.recovery.losses)
 same(values(variables), values(wanted))
 hand.close()
 same(values(variables), values(wanted))

@@ -30,7 +30,8 @@ from placer.splits.plan_files import read_plan, regions_of
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import capture
-from placer.train.device_session import DeviceSession, Loss
+from placer.train.device_session import DeviceSession
+from placer.train.recovery import Loss
 from placer.train.steps import variants
 from placer.train.steps.modes import UNTOUCHED
 from search.online import controller
@@ -119,7 +120,7 @@ def test_a_search_that_is_interrupted_goes_on_with_the_next_call(
             met.append(placed.steps)
             if ends == "Ctrl-C":
                 raise KeyboardInterrupt
-            placed._session.losses.append(Loss((), 0, 0, 0.0))
+            placed._session.recovery.losses.append(Loss((), 0, 0, 0.0))
             raise tf.errors.UnavailableError(None, None, "Connection reset by peer")
 
         monkeypatch.setattr(placed._live, within, interrupted)

@@ -30,8 +30,8 @@ try:
             return is_it()
 
         cut = cut_off(psutil.Process(served[1].pid), 45)
-        went_on = until(lambda: session.losses)
-        lost = [loss.lost for loss in session.losses]
+        went_on = until(lambda: session.recovery.losses)
+        lost = [loss.lost for loss in session.recovery.losses]
         cut.wait()
         came_back = until(lambda: not session.missing)
         training.steps(20)

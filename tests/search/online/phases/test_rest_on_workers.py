@@ -98,7 +98,7 @@ session.connection.workers.processes[0].wait()
 for i in range(100):
     go(i % 2)
 look(0)
-assert not session.losses and len(said("measured")) > 1
+assert not session.recovery.losses and len(said("measured")) > 1
 
 table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1, 2], [3, 4]), 0)  # joining would drop it
 rest.SHARE = 1e9

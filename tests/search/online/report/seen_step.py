@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from placer.graph.mapping import Mapping
 from search.online.journal import Journal
-from search.online.trials.trials import LiveTrial
+from search.online.trials.tried import LiveTrial
 
 
 @dataclass

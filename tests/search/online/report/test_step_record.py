@@ -12,7 +12,7 @@ from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
 from search.online.journal import Journal
 from search.online.report.step_record import later_record
-from search.online.trials.trials import LiveTrial
+from search.online.trials.tried import LiveTrial
 from search.page.page import page_html
 from search.page.record import RunRecord
 from tests.search.online.report.seen_step import Step

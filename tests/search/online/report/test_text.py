@@ -9,7 +9,7 @@ from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Topology
 from placer.result import Failed, Measured
 from search.online.report.text import LINES, SHOWN, as_html, as_text
-from search.online.trials.trials import LiveTrial
+from search.online.trials.tried import LiveTrial
 from tests.search.online.report.seen_step import Step
 
 GRAPH = OpGraph("small", tuple(Op(f"op{i}", cost_s={"cpu": 1.0}) for i in range(3)), ())

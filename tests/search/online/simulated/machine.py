@@ -52,7 +52,8 @@ class Machine:
         self.session = SimpleNamespace(
             devices=SimpleNamespace(topology=TOPOLOGY, has_local=False), missing=(), given_up={}, prepare=lambda: None
         )
-        self.session.keeps_much, self.session.generation = False, 1
+        self.session.keeps_much, self.session.generation, self.session.suspected = False, 1, False
+        self.session.suspect = lambda: setattr(self.session, "suspected", True)
         self.name = "step"
         self.mode, self.left_alone, self.graph, self.shares_cores = UNTOUCHED, None, GRAPH, True
         self.is_ready = True
