@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -51,6 +51,13 @@ def summary(seconds: Sequence[float]) -> Measured:
     """Median and interquartile range of step times."""
     low, middle, high = np.percentile(seconds, [25, 50, 75])
     return Measured(float(middle), float(high - low), len(seconds))
+
+
+def fastest_s(results: Iterable[Result]) -> float:
+    """Seconds of the fastest result that took all its steps; infinity if there is none. A mapping that was stopped
+    early was slower than the incumbent beside it, however few seconds its few steps happened to take.
+    """
+    return min((r.step_s for r in results if isinstance(r, Measured) and not r.stopped_early), default=math.inf)
 
 
 def is_clearly_slower(seconds: Sequence[float], fastest: Sequence[float]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from typing import Any
 
 from experiments.campaign.cells import Cell
@@ -11,7 +10,7 @@ from experiments.campaign.open_case import OpenCase, Told
 from experiments.campaign.rows import ERRORS
 from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
-from placer.result import Measured, Result
+from placer.result import Measured, Result, fastest_s
 from search.defaults import BATCH
 from search.exact.bounds import CLOSE
 from search.problem.problem import Placement, Problem
@@ -72,8 +71,8 @@ class CellSearch:
 
     @property
     def best_s(self) -> float:
-        """The best so far, single devices included; infinity where nothing ran."""
-        return min((result.step_s for _, result in self.told if isinstance(result, Measured)), default=inf)
+        """Seconds of the best so far, single devices included; infinity if nothing ran."""
+        return fastest_s(result for _, result in self.told)
 
     @property
     def finalist(self) -> Placement | None:

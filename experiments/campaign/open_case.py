@@ -63,6 +63,10 @@ class OpenCase(ABC):
     def calibrated(self, told: Told, calibration: Calibration) -> Calibration:
         """The corrections by all that a search was told, starting from those it has."""
 
+    def refused(self, placement: Placement, calibration: Calibration) -> Failed | None:
+        """Why a placement is not evaluated; None if it is. What is refused is no failure of the campaign's."""
+        return None
+
     @abstractmethod
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
         """What a placement comes to."""

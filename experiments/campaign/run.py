@@ -205,7 +205,8 @@ class Campaign:
                 self.store.keep_end(cell.key, search.ended or "")
                 self.progress.ended(cell, search.ended or "", self.spec.measurements - n)
                 break
-            result = self._evaluated(cell, n, case, placement, search.calibration)
+            refused = case.refused(placement, search.calibration)
+            result = refused or self._evaluated(cell, n, case, placement, search.calibration)
             if result is None:
                 return
             search.tell(placement, result)
@@ -214,7 +215,8 @@ class Campaign:
             self.pauses_s.pop(cell.case.where, None)
             self.progress.trial(cell, trial, search.best_s)
             n, spent_s = n + 1, spent_s + trial.seconds
-            self._count(cell, result, case.clocked)
+            if refused is None:
+                self._count(cell, result, case.clocked)
         if not self.over():
             self._final(cell, n, case, search)
 
@@ -226,7 +228,7 @@ class Campaign:
                 if self._is_last(cell, "final", final):
                     self._lose(cell.case, cell, final)
                     break
-                self._failed(cell, n, final)
+                self._failed(cell, None, final)
                 continue
             if final is not None:
                 self.store.keep_final(cell.key, {**final, "n": n})
@@ -258,7 +260,8 @@ class Campaign:
         retries = max(self.spec.retries, DEVICE_RETRIES if failed.reason == "device" else 0)
         return self.failures[cell.key, what] > retries
 
-    def _failed(self, cell: Cell, n: int, failed: Failed) -> None:
+    def _failed(self, cell: Cell, n: int | None, failed: Failed) -> None:
+        """Store a failure of a measurement, or of the final comparison (n: None)."""
         self.store.keep_failure(cell.case.key, cell.key, n, failed)
         self.progress.failed(cell.key, f"{failed.reason}: {failed.detail}")
 

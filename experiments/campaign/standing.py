@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import inf
 from statistics import median
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from experiments.campaign.cells import Limits
 from experiments.campaign.store import CampaignStore, Held, StoredTrial
 from experiments.campaign.warm_start import WARM, warm_facts
-from placer.result import Measured
+from placer.result import fastest_s
 
 Facts = dict[str, Any]
 
@@ -18,15 +19,15 @@ def standing(store: CampaignStore) -> Facts:
     """What `placer campaign status --json` prints. Times are seconds."""
     held, failures = store.held(), store.failures()
     opened = {key: store.opened(key) for key in dict.fromkeys(cell.case_key for cell in held)}
-    failed = [(failure["cell"], failure["case"]) for failure in failures]
-    cells = [_cell(cell, opened[cell.case_key], sum(key == cell.key for key, _ in failed)) for cell in held]
+    failed = Counter(failure["cell"] for failure in failures if failure["n"] is not None)
+    cells = [_cell(cell, opened[cell.case_key], failed[cell.key]) for cell in held]
     wanted = [cell for cell in cells if cell["total"] is not None]
     return {
         "store": str(store.path),
         "cells": cells,
         "done": sum(cell["done"] for cell in wanted),
         "total": sum(cell["done"] if cell["state"] == "done" else cell["total"] for cell in wanted),
-        "failures": len(failures),
+        "failures": failed.total(),
         "last_failure": None if not failures else failures[-1],
         "warm_starts": [
             warm_facts(case, facts, [cell for cell in held if cell.case_key == case])
@@ -80,9 +81,8 @@ def best_single_s(opened: Facts | None) -> float:
 
 
 def best_s(trials: tuple[StoredTrial, ...], single_s: float) -> float:
-    """Seconds of the fastest of the trials and the single device; infinity where nothing ran."""
-    ran = [trial.result.step_s for trial in trials if isinstance(trial.result, Measured)]
-    return min([single_s, *ran])
+    """Seconds of the fastest of the trials and the single device; infinity if nothing ran."""
+    return min(single_s, fastest_s(trial.result for trial in trials))
 
 
 def after(store: CampaignStore, budgets: tuple[int, ...]) -> list[Facts]:

@@ -79,8 +79,8 @@ def _said_of_overview(record: CampaignRecord) -> str:
     """For each case, how far its best mapping is ahead: of those that were measured side by side, if any were."""
     told = []
     for i, case in enumerate(record.cases):
-        ran = [(not cell.is_side_by_side, cell.best_s, cell) for cell in record.cells if cell.case == i and cell.best_s]
-        best = min(ran, key=lambda entry: entry[:2])[2] if ran else None
+        ran = [cell for cell in record.cells if cell.case == i and cell.best_s]
+        best = max(ran, key=lambda cell: (cell.is_side_by_side, _ratio(cell) or 0.0), default=None)
         if best is not None and (ratio := _ratio(best)) is not None:
             raced = best.kind == "measured" and not best.is_side_by_side
             told.append(f"{case.title} {'~' if raced else ''}{ratio:.2f}")

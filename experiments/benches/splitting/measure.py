@@ -125,7 +125,7 @@ def _in_turn(whole: Delivered, auto: Delivered, single: Mapping, repeats: int) -
     with ExitStack() as stack:
         steps: list[PlacedStep] = []
         for job, mapping in asked:
-            steps += stack.enter_context(prepared(job, [mapping])).values()
+            steps += stack.enter_context(prepared(job, [mapping]))[0].values()
         if len(steps) < len(asked):
             raise PlacerError(f"a mapping of {whole.found.model} that was delivered does not run any more.")
         return stepped(whole.job, steps, repeats, untouched=False)[0]

@@ -18,6 +18,7 @@ from placer.errors import BadInputError
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
+from search.session.refusals import too_large
 
 DEVICE: Final = "device"  # the reason of a failure that is not the placement's
 ASK_S, STEPS = 900.0, 1000  # an answer may take so long, and so many steps of the anchor; else the process is frozen
@@ -77,6 +78,11 @@ class MeasuredCase(OpenCase):
     def calibrated(self, told: Told, calibration: Calibration) -> Calibration:
         """The profiled costs corrected by all that was measured."""
         return plain_calibration(self.profiled.recalibrated(list(told), calibration))
+
+    def refused(self, placement: Placement, calibration: Calibration) -> Failed | None:
+        """The memory that the placement lacks as simulated, as `placer search` refuses it; None if it fits."""
+        lack = self.profiled.calibrated(calibration).lack(self.profiled.units.mapping(placement))
+        return None if lack is None else too_large(lack)
 
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
         """The step time beside the anchor. A lost device or process is a failure, too; the next call opens them anew.

@@ -117,8 +117,8 @@ class Session:
         self.job.predict_by(self.profiled.calibrated(calibration))
         tried = [self._mapping(devices) for devices in (single, best) if devices is not None]
         found = side_by_side(self.job, tried, FINAL_REPEATS, untouched=True)
-        if not found.measured:
-            return Failed("error", "the mappings that were measured before do not run any more.")
+        if tried[-1] in found.failed:  # not handed back as the single device: the next try may have room for it
+            return found.failed[tried[-1]]
         return _final_facts(found, None if single is None else self._mapping(single))
 
     def _mapping(self, devices: tuple[int, ...]) -> Mapping:

@@ -153,8 +153,9 @@ def _compare_finalists(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
     with ExitStack() as stack:
         ready: list[tuple[Finalist, PlacedStep]] = []
         for job, trials in zip(ran, trials_of, strict=True):
-            steps = stack.enter_context(prepared(job, [trial.mapping for trial in trials]))
+            steps, failed = stack.enter_context(prepared(job, [trial.mapping for trial in trials]))
             ready += [(Finalist(job, trial), steps[trial.mapping]) for trial in trials if trial.mapping in steps]
+            job.notes += [_left_out(trial, failed[trial.mapping]) for trial in trials if trial.mapping in failed]
         if not ready:
             raise PlacerError(f"no finalist of {whole.settings.model} runs any more; run the search again.")
         repeats = _repeats(whole, [finalist.trial for finalist, _ in ready])
@@ -170,6 +171,13 @@ def _compare_finalists(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
         best = _delivered(finalists)
         switch_s = _switch_s(best, ready[finalists.index(best)][1], finalists)
         return Final(tuple(finalists), untouched, switch_s)
+
+
+def _left_out(trial: Trial, failed: Failed) -> str:
+    """That a finalist was not measured with the others."""
+    what = "A single device" if trial.mapping.is_single else f"A mapping of {trial.searcher}"
+    took = f"which took {ms(step_s(trial))} a step in its race"
+    return f"{what}, {took}, did not run at the end and is left out: {failed.detail.rstrip('.')}."
 
 
 def _fit_together(ran: Sequence[Job], trials_of: Sequence[Sequence[Trial]]) -> bool:
@@ -195,6 +203,8 @@ def _final_apart(finalists: Sequence[Finalist]) -> Final:
         why = "; ".join(dict.fromkeys(result.detail.rstrip(".") for result in found if isinstance(result, Failed)))
         raise PlacerError(f"no finalist of {job.settings.model} runs any more ({why}); run the search again.")
     job.notes.append(APART)
+    of = zip(finalists, found, strict=True)
+    job.notes += [_left_out(finalist.trial, result) for finalist, result in of if isinstance(result, Failed)]
     return Final(tuple(ran), untouched)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from placer.errors import PlacerError
@@ -23,31 +23,33 @@ Steps = dict[Mapping, "PlacedStep"]
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Step times that may be compared. measured: by mapping of the groups; one that does not run is not there."""
+    """Step times that may be compared, by mapping of the groups. failed: the mappings that do not run, and why."""
 
     measured: dict[Mapping, Measured]
     untouched: Measured | None = None
+    failed: dict[Mapping, Failed] = field(default_factory=dict)
 
     def scaled(self, factor: float) -> SideBySide:
         """The same with all times multiplied."""
         untouched = None if self.untouched is None else self.untouched.scaled(factor)
-        return SideBySide({m: result.scaled(factor) for m, result in self.measured.items()}, untouched)
+        return replace(self, measured={m: r.scaled(factor) for m, r in self.measured.items()}, untouched=untouched)
 
 
 @contextmanager
-def prepared(job: Job, mappings: Iterable[Mapping]) -> Iterator[Steps]:
-    """Placed steps of mappings of the groups, closed at the end of the block.
-
-    A mapping that does not run is left out: an earlier session stored it, or its device is gone.
+def prepared(job: Job, mappings: Iterable[Mapping]) -> Iterator[tuple[Steps, dict[Mapping, Failed]]]:
+    """Placed steps of mappings of the groups, closed at the end of the block, and the mappings that do not run: an
+    earlier session stored them, a device is gone, or the devices have no memory for them beside the others.
     """
     with ExitStack() as stack:
-        steps = {}
+        steps, failed = {}, {}
         for mapping in mappings:
             ready = job.runner.ready(job.fine(mapping))
-            if not isinstance(ready, Failed):
+            if isinstance(ready, Failed):
+                failed[mapping] = ready
+            else:
                 stack.callback(ready[0].close)
                 steps[mapping] = ready[0]
-        yield steps
+        yield steps, failed
 
 
 def in_turn(job: Job, steps: Steps, repeats: int, *, untouched: bool = False) -> SideBySide:
@@ -134,19 +136,20 @@ def side_by_side(
     """
     if not job.prediction.hold([*job.runner.kept, *(job.fine(mapping) for mapping in mappings)]):
         results, default = apart([(job, mapping) for mapping in mappings], repeats, untouched=untouched)
-        ran = {
-            mapping: result for mapping, result in zip(mappings, results, strict=True) if isinstance(result, Measured)
-        }
-        return SideBySide(ran, default)
-    others, rounds = mappings[1:], []
+        of = dict(zip(mappings, results, strict=True))
+        failed = {mapping: result for mapping, result in of.items() if isinstance(result, Failed)}
+        return SideBySide({m: r for m, r in of.items() if isinstance(r, Measured)}, default, failed)
+    others, rounds, failed = mappings[1:], [], {}
     size = at_once or len(others) or 1
     for i in range(0, len(others) or 1, size):
         job.runner.free()
-        with prepared(job, [*mappings[:1], *others[i : i + size]]) as steps:
+        with prepared(job, [*mappings[:1], *others[i : i + size]]) as (steps, left_out):
             rounds.append(in_turn(job, steps, repeats, untouched=untouched and i == 0))
+            failed |= left_out
     first = [mapping for mapping in mappings[:1] if all(mapping in found.measured for found in rounds)]
     shared_s = [job.runner.anchor_s + sum(found.measured[mapping].step_s for mapping in first) for found in rounds]
     measured: dict[Mapping, Measured] = {}
     for found, s in zip(rounds, shared_s, strict=True):
         measured = found.scaled(shared_s[0] / s).measured | measured
-    return SideBySide(measured, rounds[0].untouched)
+    failed = {mapping: why for mapping, why in failed.items() if mapping not in measured}
+    return SideBySide(measured, rounds[0].untouched, failed)

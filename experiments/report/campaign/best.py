@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from experiments.campaign.cells import MEASURED, Case
@@ -15,7 +16,7 @@ from experiments.campaign.store import PROFILE, CampaignStore, Held
 from experiments.jobs.plan import timeline_of
 from placer.errors import PlacerError
 from placer.graph.coarsen import Groups
-from placer.result import Measured
+from placer.result import fastest_s
 from search.problem.problem import Placement, Problem
 from surrogate.simulate.timeline import Timeline
 
@@ -60,7 +61,7 @@ def best_of(key: str, cells: Sequence[Held], cases: Mapping[str, Case], store: C
     """The best mapping of a case. cells: of the case. cases: of the spec, by key. Raises GoneError."""
     singles = (store.opened(key) or {}).get("singles", [])
     alone = min(((step_s, name) for name, step_s in singles if step_s is not None), default=None)
-    ran = [(t.result.step_s, t.placement) for held in cells for t in held.trials if isinstance(t.result, Measured)]
+    ran = [(s, t.placement) for held in cells for t in held.trials if (s := fastest_s([t.result])) < inf]
     if alone is None and not ran:
         raise GoneError("nothing ran yet")
     problem, groups = searched(key, cells[0].kind, cases, store)

@@ -10,7 +10,7 @@ from math import inf
 from statistics import median
 
 from experiments.campaign.store import Held
-from placer.result import Measured
+from placer.result import fastest_s
 from search.page.record import Curve
 
 DENSE = 60  # measurements from the first on of which each has a place
@@ -31,7 +31,7 @@ class Course:
     @classmethod
     def of(cls, held: Held, single_s: float, is_over: bool) -> Course:
         """Of a stored cell. single_s: of the best single device, which every search knows."""
-        ran = (t.result.step_s if isinstance(t.result, Measured) else inf for t in held.trials)
+        ran = (fastest_s([trial.result]) for trial in held.trials)
         best_s = tuple(accumulate(ran, min, initial=single_s))
         seconds = tuple(accumulate((trial.seconds for trial in held.trials), initial=0.0))
         return cls(held.searcher, best_s, seconds, is_over)

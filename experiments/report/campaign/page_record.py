@@ -90,9 +90,16 @@ def _plain(key: str, rows: list[Facts], courses: Sequence[Course], searchers: tu
 
 
 def _best_row(rows: list[Facts]) -> Facts | None:
-    """The cell with the best mapping; where some were measured side by side with their baselines, of these."""
+    """The cell whose mapping is the farthest ahead of the best single device; of those that were measured side by side
+    with it, if any were, because seconds of two cells are not of the same minutes.
+    """
     known = [row for row in rows if row["best_s"] is not None]
-    return min(known, key=lambda row: (not row["side_by_side"], row["best_s"]), default=None)
+    return max(known, key=_standing, default=None)
+
+
+def _standing(row: Facts) -> tuple[bool, float]:
+    """Whether a cell was measured side by side, and how far its best mapping is ahead."""
+    return row["side_by_side"], (row["best_single_s"] or 1.0) / row["best_s"]
 
 
 def _said(rows: list[Facts]) -> Iterator[str]:

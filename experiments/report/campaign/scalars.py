@@ -13,7 +13,7 @@ from experiments.campaign.store import CampaignStore, Held
 from placer.errors import BadInputError, PlacerError
 from placer.event_files import PREFIX, header, records, scalars
 from placer.files import shortened, write_whole
-from placer.result import Measured
+from placer.result import Measured, fastest_s
 
 
 def check_tensorboard() -> None:
@@ -80,7 +80,7 @@ def _scalars(held: Held, single_s: float, at: list[float]) -> list[Any]:
         best_s = single_s
         for trial, wall_s in zip(held.trials, at, strict=True):
             ran = {"step_s": trial.result.step_s} if isinstance(trial.result, Measured) else {}
-            best_s = min(best_s, ran.get("step_s", inf))
+            best_s = min(best_s, fastest_s([trial.result]))
             yield scalars(wall_s, trial.n + 1, ran | ({"best_so_far_s": best_s} if best_s < inf else {}))
 
     return list(values())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from experiments.campaign.measured.session import _final_facts
+from experiments.campaign.measured import session
+from experiments.campaign.measured.session import Session, _final_facts
 from experiments.jobs.search.side_by_side import SideBySide
 from placer.graph.mapping import Mapping
 from placer.graph.topology import Device, Link, Topology
-from placer.result import Measured
+from placer.result import Failed, Measured
 from tests.experiments.campaign.conftest import towers
 
 GRAPH = towers()
@@ -48,3 +51,21 @@ def test_without_a_single_device_the_fastest_mapping_is_handed_back() -> None:
     facts = _final_facts(SideBySide({SPLIT: took(1.0), other: took(0.999)}), None)
     assert facts["devices"] == list(other.devices) and not facts["single"]
     assert facts["best_single_s"] is facts["single_spread_s"] is facts["untouched_s"] is None
+
+
+def test_a_best_mapping_that_does_not_run_at_the_end_is_a_failure_and_not_the_single_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lacks, single = Failed("memory", "no room"), took(1.0)
+    held = Session.__new__(Session)
+    held.job = SimpleNamespace(groups=SimpleNamespace(graph=GRAPH), topology=DEVICES, predict_by=lambda by: None)  # type: ignore[assignment]
+    held.profiled = SimpleNamespace(calibrated=lambda calibration: None)  # type: ignore[assignment]
+
+    def final(best: Mapping | None, found: SideBySide) -> object:
+        monkeypatch.setattr(session, "side_by_side", lambda *given, **options: found)
+        return held.final(best and best.devices, SINGLE.devices, None)
+
+    assert final(SPLIT, SideBySide({SINGLE: single}, failed={SPLIT: lacks})) is lacks
+    assert final(None, SideBySide({}, failed={SINGLE: lacks})) is lacks
+    facts = final(SPLIT, SideBySide({SPLIT: took(0.5)}, failed={SINGLE: lacks}))
+    assert isinstance(facts, dict) and facts["best_single_s"] is None

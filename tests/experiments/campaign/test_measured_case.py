@@ -22,6 +22,7 @@ from experiments.report.campaign.page_record import campaign_record
 from experiments.report.campaign.terminal import untouched_lines
 from placer.errors import BadInputError, PlacerError
 from placer.graph.coarsen import Groups
+from placer.graph.held_memory import Lack
 from placer.graph.mapping_files import read_mapping, read_mapping_file
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
@@ -154,6 +155,18 @@ def test_searchers_that_predict_go_on_from_their_calibration(straight):
     (cells, _) = straight
     calibrations = [state["calibration"] for _, _, state, _ in cells]
     assert calibrations[0] != calibrations[1]
+
+
+def test_a_mapping_that_lacks_memory_as_simulated_is_not_measured(folder, monkeypatch):
+    lack = Lack("worker:0", 2.0 * 2**20, 2.0**20)
+    monkeypatch.setattr(Prediction, "lack", lambda self, mapping: lack if len(set(mapping.devices)) > 1 else None)
+    monkeypatch.setattr(
+        Process, "measure", lambda self, devices, calibration: Measured(1.0 + 0.1 * devices[0], 0.1, 12)
+    )
+    (cells, _), campaign = run(folder)
+    tried = [result for *_, trials in cells for _, _, result in trials]
+    assert tried and all(isinstance(result, Failed) and "as simulated" in result.detail for result in tried)
+    assert campaign.lost == [] and not any(campaign.failures.values())
 
 
 def test_what_was_profiled_is_not_profiled_again(folder):

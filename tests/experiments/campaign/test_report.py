@@ -265,6 +265,31 @@ def test_how_far_searchers_had_come_is_by_what_was_measured_at_their_end(raced):
     assert "~2.50" in report_markdown(standing(raced), after(raced, (1,))) and "with a ~, by races" in text
 
 
+def test_a_race_that_was_stopped_early_is_no_best_so_far(tmp_path):
+    with CampaignStore(tmp_path / "r.sqlite") as store:
+        store.want([LUCKY])
+        store.keep_opened("m", {"singles": [["worker:0", 1.0]], "bound_s": 0.1}, {})
+        for n, result in enumerate((Measured(0.9, 0.2, 12), Measured(0.7, 0.2, 3, stopped_early=True))):
+            store.keep(LUCKY.key, StoredTrial(n, (0, 1), result, 1.0), {})
+        assert standing(store)["cells"][0]["best_s"] == 0.9
+        assert curves_of([Course.of(store.held()[0], 1.0, False)])[0].median_s == (1.0, 0.9, 0.9)
+
+
+def test_the_best_cell_of_a_case_is_the_one_farthest_ahead_of_what_ran_beside_it(tmp_path):
+    """Seconds of two cells are of other minutes: the slower mapping may be the better one."""
+    finals = {"m: a, seed 0": (0.040, 0.060), LUCKY.key: (0.039, 0.0565)}
+    with CampaignStore(tmp_path / "m.sqlite") as store:
+        store.want([WantedCell("m: a, seed 0", "m", MEASURED, {}, "a", 0, 1, None), replace(LUCKY, measurements=1)])
+        store.keep_opened("m", {"singles": [["worker:0", 0.06]], "bound_s": 0.01}, {})
+        for key, (best_s, single_s) in finals.items():
+            store.keep(key, StoredTrial(0, (0, 1), Measured(best_s, 0.001, 9), 1.0), {})
+            final = {"n": 1, "best_s": best_s, "best_single_s": single_s, "untouched_s": None, "devices": [0, 1]}
+            store.keep_final(key, {**final, "spread_s": 0.001, "repeats": 30})
+        record = campaign_record(store, {})
+        assert any(line.startswith("The best: 40.0 ms") for line in record.cases[0].summary), record.cases[0].summary
+        assert "m 1.50" in report_content(store, None, "html").decode()
+
+
 def test_no_race_counts_as_better_than_what_the_cell_came_to_at_its_end(measured, tmp_path):
     with CampaignStore(tmp_path / "m.sqlite") as store:
         final = {"n": 3, "best_s": 1.0, "best_single_s": 1.05, "untouched_s": 1.2, "devices": [0, 1]}

@@ -10,6 +10,7 @@ from experiments.campaign.cell_search import CellSearch
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.run import Campaign, open_case
 from experiments.campaign.spec import read_spec
+from experiments.campaign.standing import standing
 from experiments.campaign.store import CampaignStore
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
@@ -305,6 +306,23 @@ def test_what_fails_again_is_told_as_a_failure(folder):
     found = run(folder, opener=failing(lambda i, result: Failed("memory", "full") if i in (2, 3) else result))
     assert found[0][3][0][2] == Failed("memory", "full")
     assert len(found[0][3]) == 5
+
+
+class Tight(Flaky):
+    """Refuses every placement that is none of one device; nothing else may be evaluated."""
+
+    def refused(self, placement, calibration):
+        return Failed("memory", "too small, as simulated.") if len(set(placement)) > 1 else None
+
+
+def test_what_is_refused_as_simulated_is_no_failure_of_the_campaigns_and_ends_nothing(folder):
+    def never(i, result):
+        raise AssertionError("a refused placement was evaluated")
+
+    found = run(folder, opener=lambda case, store, progress, over: Tight(case, never))
+    assert {result for *_, trials in found for _, _, result in trials} == {Failed("memory", "too small, as simulated.")}
+    with CampaignStore(folder / "campaign.sqlite", reads=True) as store:
+        assert store.failures() == [] and standing(store)["complete"] and standing(store)["failures"] == 0
 
 
 def test_too_many_failures_in_a_row_end_the_campaign_and_say_why(folder):

@@ -67,7 +67,7 @@ def test_times_are_in_the_anchors_and_what_does_not_run_is_left_out():
     job = Machine({"anchor": 2.0, "a": 3.0, "c": 5.0})
     found = side_by_side(job, ["a", "b", "c"], 7)
     assert found.measured == {"a": Measured(1.5, 0.1, 7), "c": Measured(2.5, 0.1, 7)}
-    assert found.untouched is None
+    assert found.untouched is None and found.failed == {"b": Failed("memory")}
     assert job.rounds == [["anchor", "a", "c"]]
     assert sorted(job.closed) == ["a", "c"]
 
@@ -85,7 +85,7 @@ def test_every_round_has_the_anchor_and_the_first_and_is_scaled_to_the_first_rou
 
 def test_without_the_anchor_seconds_stay_as_measured():
     job = Machine({"a": 3.0, "b": 4.0}, anchored=False, has_local=False)
-    with prepared(job, ["a", "b"]) as steps:
+    with prepared(job, ["a", "b"]) as (steps, _):
         found, default = stepped(job, list(steps.values()), 7, untouched=True)
         assert job.closed == []
     assert [result.step_s for result in found] == [3.0, 4.0]
