@@ -77,9 +77,16 @@ def _refuse_twins(pairs: list[tuple[str, Any]]) -> None:
 
 
 def read_input(path: str | Path, format: str) -> bytes:
-    """A file's content, without a byte order mark. Pipes are refused because reading one could block forever.
+    """A file's content, without a byte order mark. Raises BadInputError, as `read_whole`, and if it is empty."""
+    data = read_whole(path, format)
+    if not data.strip():
+        raise BadInputError(f"{path}: is empty; give the path of a {format} file.")
+    return data.removeprefix(codecs.BOM_UTF8)
 
-    Raises BadInputError.
+
+def read_whole(path: str | Path, format: str) -> bytes:
+    """A file's content. format: what the file should be, for the error. Pipes are refused because reading one could
+    block forever, and so are files that are too large. Raises BadInputError.
     """
     try:
         status = Path(path).stat()
@@ -88,12 +95,9 @@ def read_input(path: str | Path, format: str) -> bytes:
         if status.st_size > LARGEST_FILE_BYTES:
             held, most = (f"{count / 2**20:,.0f} MiB" for count in (status.st_size, LARGEST_FILE_BYTES))
             raise BadInputError(f"{path}: has {held}, and {most} is the most that is read; is it a {format} file?")
-        data = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise unread(path, error) from None
-    if not data.strip():
-        raise BadInputError(f"{path}: is empty; give the path of a {format} file.")
-    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def shortened(stem: str) -> str:
@@ -150,6 +154,7 @@ def check_outputs(*paths: str | Path | None, inputs: Iterable[str | Path | None]
     for path in paths:
         if path is None:
             continue
+        check_name(path)
         found = _found(path)
         if not found.is_special:
             check_not_read(path, read)
@@ -164,6 +169,15 @@ def check_outputs(*paths: str | Path | None, inputs: Iterable[str | Path | None]
                     pass
         except OSError as error:
             raise BadInputError(f"{path}: cannot be written ({error.strerror}); name another file.") from None
+
+
+def check_name(path: str | Path) -> None:
+    """Raises BadInputError if a path is no text in UTF-8, because no report and no JSON could name it."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        what = f"{short(str(path))} is no text in UTF-8, and could stand in no report"
+        raise BadInputError(f"{what}; rename it.") from None
 
 
 def check_not_read(path: str | Path, inputs: Iterable[str | Path | None]) -> None:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from placer.files import unread
+from placer.errors import BadInputError
+from placer.files import read_whole
 from search.problem.searcher import Stop, never
 
 Terms = tuple[tuple[str, Any], ...]
 
 PREDICTED, MEASURED = "predicted", "measured"
+MINUTES_UP = "its minutes are up."
 DIGEST = 16  # characters
 
 
@@ -78,8 +80,8 @@ def graph_case(
 ) -> Case:
     """A graph file on a topology file. Raises BadInputError for a file that cannot be read, unless `lenient`."""
     terms = {
-        "graphs": _digest(folder / graph, lenient),
-        "topologies": _digest(folder / topology, lenient),
+        "graphs": _digest(beside(folder, graph), lenient),
+        "topologies": _digest(beside(folder, topology), lenient),
         "objective": objective,
         "schedule": schedule,
         "pins": list(pins),
@@ -117,15 +119,20 @@ def located(folder: Path, name: str) -> str:
     """A model or devices as they are named from here: a file of either is found from the spec's folder."""
     path, colon, function = name.rpartition(":")
     if path.endswith(".py"):
-        return f"{folder / path}{colon}{function}"
-    return str(folder / name) if name.endswith(".json") else name
+        return f"{beside(folder, path)}{colon}{function}"
+    return str(beside(folder, name)) if name.endswith(".json") else name
+
+
+def beside(folder: Path, name: str) -> Path:
+    """A file as a spec in this folder names it; ~ is the user's home."""
+    return folder / Path(name).expanduser()
 
 
 def _digest(path: Path, lenient: bool) -> str | None:
     """What tells the file's content from another; None where it cannot be read."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGEST]
-    except (OSError, ValueError) as error:
+        return hashlib.sha256(read_whole(path, "placer.graph/1 or placer.topology/1")).hexdigest()[:DIGEST]
+    except BadInputError:
         if lenient:
             return None
-        raise unread(path, error) from None
+        raise

@@ -7,7 +7,7 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-from experiments.campaign.cells import PREDICTED, Case
+from experiments.campaign.cells import PREDICTED, Case, beside
 from experiments.campaign.open_case import Calibration, OpenCase, Told
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.pins import parse_pin, pinned
@@ -27,8 +27,8 @@ class PredictedCase(OpenCase):
     def __init__(self, case: Case) -> None:
         """Raises BadInputError for files that cannot be used, or not together, and where nothing fits into memory."""
         terms = case.terms
-        topology = read_topology(case.folder / case.where)
-        graph = pinned(read_graph(case.folder / case.what), [parse_pin(pin) for pin in terms["pins"]], topology)
+        topology = read_topology(beside(case.folder, case.where))
+        graph = pinned(read_graph(beside(case.folder, case.what)), [parse_pin(pin) for pin in terms["pins"]], topology)
         self._problem = Problem(graph, topology, terms["objective"], terms["schedule"])
         packed(self._problem)
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from experiments.campaign.cell_search import CellSearch
-from experiments.campaign.cells import MEASURED, PREDICTED, Case, Cell
+from experiments.campaign.cells import MEASURED, MINUTES_UP, PREDICTED, Case, Cell
 from experiments.campaign.open_case import AwayError, Calibration, CaseError, InterruptedOpeningError, OpenCase, Ready
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.progress import Progress
@@ -218,6 +218,8 @@ class Campaign:
             if refused is None:
                 self._count(cell, result, case.clocked)
         if not self.over():
+            if search.ended is None and n < self.spec.measurements and held.ended is None:
+                self.progress.ended(cell, MINUTES_UP, self.spec.measurements - n)
             self._final(cell, n, case, search)
 
     def _final(self, cell: Cell, n: int, case: OpenCase, search: CellSearch) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from experiments import zoo
-from experiments.campaign.cells import Case, Cell, Limits, graph_case, located, model_case
+from experiments.campaign.cells import Case, Cell, Limits, beside, graph_case, located, model_case
 from placer.devices.specs import check_spec
 from placer.errors import BadInputError, first_twice, listed, short
 from placer.files import Document, Name, complaint, read_input
@@ -115,7 +115,7 @@ def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = Fa
         for searcher, seed in product(_once(path, "searchers", file.searchers), _once(path, "seeds", file.seeds))
     ]
     counts = file.measurements if isinstance(file.measurements, list) else [file.measurements]
-    store = path.parent / file.store if file.store else path.with_suffix(".sqlite")
+    store = beside(path.parent, file.store) if file.store else path.with_suffix(".sqlite")
     budgets = tuple(sorted(set(counts)))
     return Spec(
         path=path, store=store, cells=tuple(cells), budgets=budgets, minutes=file.minutes, retries=file.retries,
@@ -146,7 +146,7 @@ def _check_words(path: Path, file: SpecFile) -> None:
 
 def _warm_start(path: Path, file: SpecFile, more: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     """The stores that cases start from, each by its way from the folder of the spec."""
-    stores = [*(path.parent / name for name in _once(path, "warm_start", file.warm_start)), *more]
+    stores = [*(beside(path.parent, name) for name in _once(path, "warm_start", file.warm_start)), *more]
     folder = path.parent.resolve()
     return tuple({os.path.relpath(store.resolve(), folder): store for store in stores}.items())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from math import inf
 from statistics import median
 from typing import Any
@@ -15,9 +16,11 @@ from placer.result import fastest_s
 Facts = dict[str, Any]
 
 
-def standing(store: CampaignStore) -> Facts:
-    """What `placer campaign status --json` prints. Times are seconds."""
-    held, failures = store.held(), store.failures()
+def standing(store: CampaignStore, held: Sequence[Held] | None = None) -> Facts:
+    """What `placer campaign status --json` prints. Times are seconds. held: the cells, if they were read before; a run
+    may add others meanwhile.
+    """
+    held, failures = store.held() if held is None else held, store.failures()
     opened = {key: store.opened(key) for key in dict.fromkeys(cell.case_key for cell in held)}
     failed = Counter(failure["cell"] for failure in failures if failure["n"] is not None)
     cells = [_cell(cell, opened[cell.case_key], failed[cell.key]) for cell in held]

@@ -35,6 +35,7 @@ from experiments.campaign.rows import (
     unsealed,
 )
 from placer.errors import BadInputError, PlacerError, one_line
+from placer.files import check_name
 from placer.result import Failed, Result
 from placer.sqlite_file import SQLiteFile, code, is_other
 from search.problem.problem import Placement
@@ -136,6 +137,7 @@ class CampaignStore:
         """
         self.path, self.migrations = path, migrations
         self._lock_fd: int | None = None
+        check_name(path)
         try:
             if is_other(path):
                 raise BadInputError(f"the store {path} is no file; name another.")

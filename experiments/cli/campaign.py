@@ -54,7 +54,7 @@ def run(
     from placer.errors import PlacerError, listed, raise_last, tried
 
     read = read_spec(spec, warm_start or ())
-    with nullcontext() if ray is None else _ray(ray), CampaignStore(read.store) as store:
+    with CampaignStore(read.store) as store, nullcontext() if ray is None else _ray(ray):
         with interruptible() as pressed:
             shown = progress(quiet, several=ray is not None)
             over_ray = None if ray is None else ParallelSearches(read, store, shown, pressed).run
@@ -98,12 +98,15 @@ def export(
 
     Example: placer campaign export campaign.toml --out trials.csv --best mappings
     """
+    from experiments.campaign.measured.mappings import check_folder, write_best
     from experiments.report.campaign.export import check_export
     from experiments.report.campaign.export import export as write
     from placer.errors import BadInputError, raise_last, tried
 
     if out is None and best is None:
         raise BadInputError("there is nothing to write; give --out FILE, --best FOLDER, or both.")
+    if best is not None:
+        check_folder(best)
     meant = None if out is None else check_export(out, format, _inputs(spec))
     facts: dict[str, Any] = {}
 
@@ -113,8 +116,6 @@ def export(
 
     def write_mappings() -> None:
         if best is not None:
-            from experiments.campaign.measured.mappings import write_best
-
             facts["best"] = write_best(store, best)
 
     with _opened(spec) as store:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from experiments.cli.failures import in_one_line
-from experiments.cli.streams import flush_stdout
+from experiments.cli.streams import flush_stdout, stdout_to_stderr
 from placer.errors import BadInputError, PlacerError, short
 from placer.graph.memory_limits import MemoryLimits
 
@@ -150,13 +149,14 @@ def planned_files(graph: str, topology: Path | None, spec: str | None, batch: in
 
 @contextmanager
 def measuring(store: Path | None = None) -> Iterator[Store | None]:
-    """Everything that is printed in the block goes to stderr. Yields the opened store, None where none is given.
+    """Everything that is printed in the block, also by programs that it starts, goes to stderr. Yields the opened
+    store, None if none is given.
 
     Raises PlacerError for an error of TensorFlow's, and where memory is lacking.
     """
     from placer.measure.store import Store
 
-    with redirect_stdout(sys.stderr), Store(store) if store else nullcontext() as opened:
+    with stdout_to_stderr(), Store(store) if store else nullcontext() as opened:
         try:
             yield opened
         except Exception as error:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
+import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, TextIO
 
 from placer.errors import PlacerError
@@ -49,14 +53,68 @@ class _Stderr(io.FileIO):
 
 
 def guard_streams() -> None:
-    """From now on stdout and stderr fail as this module says, and escape the letters that their encoding lacks.
+    """From now on stdout and stderr fail as this module says, and escape the letters that their encoding lacks. What is
+    written to one that was closed before the process began goes nowhere.
 
     Streams that are not the process's own, as under a test, are left alone.
     """
-    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+    if sys.stdout is None:
+        sys.stdout = _nowhere(1)
+    elif sys.stdout is sys.__stdout__:
         sys.stdout = _over(_Stdout, sys.stdout)
-    if sys.stderr is sys.__stderr__ and sys.stderr is not None:
+    if sys.stderr is None:
+        sys.stderr = _nowhere(2)
+    elif sys.stderr is sys.__stderr__:
         sys.stderr = _over(_Stderr, sys.stderr)
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """What is printed in the block goes to stderr: by Python, and where stdout is the process's own, also by what
+    writes to its file descriptor, such as a library in C or a program that is started.
+    """
+    with _descriptor_to_stderr() if _is_own(sys.stdout) else nullcontext(), redirect_stdout(sys.stderr):
+        yield
+
+
+@contextmanager
+def _descriptor_to_stderr() -> Iterator[None]:
+    flush_c = ctypes.CDLL(None).fflush  # libraries in C keep what they print in buffers of their own
+    stdout = os.dup(1)
+    sys.stdout.flush()
+    flush_c(None)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        flush_c(None)
+        os.dup2(stdout, 1)
+        os.close(stdout)
+
+
+def _is_own(stream: TextIO) -> bool:
+    try:
+        return stream.fileno() == 1
+    except (OSError, ValueError):
+        return False
+
+
+def _nowhere(descriptor: int) -> TextIO:
+    """A stream that drops all. Its file descriptor is taken, too, so that no file that is opened later has it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    if nowhere != descriptor and not _is_open(descriptor):
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+        nowhere = descriptor
+    return os.fdopen(nowhere, "w", closefd=False)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _over(kind: type[io.FileIO], stream: TextIO) -> io.TextIOWrapper:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import zoo
+from placer.devices.specs import check_spec
 from placer.errors import BadInputError, tell_all, tried
 from placer.files import check_outputs
 from placer.measure.store import Store
@@ -83,7 +84,7 @@ def profile_command(
         except BaseException:
             _keep_and_tell(profiles, store, target)
             raise
-    rows, known, lost = _keep(profiles, store, target)
+        rows, known, lost = _keep(profiles, store, target)  # before the devices are closed, which may be cut short
     kinds = dict.fromkeys(row.device_kind for row in rows if row.network != YARDSTICKS and row.median_s > LEAST_S)
     models = [fit_models(known, kind) for kind in kinds or (None,)]
     return Profiled(tuple(rows), tuple(models), devices.topology.names, time.perf_counter() - begin_s, tuple(lost))
@@ -118,6 +119,9 @@ def _keep_and_tell(profiles: Sequence[OperatorProfile], store: Path | None, targ
 
 def check(settings: ProfileSettings, target: Path | None, store: Path | None = None) -> None:
     """Raises BadInputError and PlacerError, before the profile, for what would fail in it."""
+    check_spec(settings.devices)
+    for model in settings.models:
+        zoo.find(model)
     for batch in settings.batches:
         if batch is not None and batch < 1:
             raise BadInputError(f"--batch is {batch}; give a number of examples >= 1.")

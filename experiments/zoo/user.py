@@ -8,17 +8,20 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import chdir
+from collections.abc import Callable, Collection, Iterator
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from experiments.zoo.training import TrainingStep
-from placer.errors import BadInputError, short
+from placer.errors import BadInputError
+from placer.files import check_name
 
 Function = Callable[..., Any]
+OURS = ("placer", "surrogate", "search", "experiments")
+_IMPORTED: dict[Path, set[str]] = {}  # folders that were put on sys.path -> modules that were imported from them
 WANTED = "return (step, example_inputs): a function and a tuple of tensors"
 
 
@@ -39,9 +42,10 @@ class UserStep:
             return self._made(batch)
 
     def _made(self, batch: int | None) -> TrainingStep:
-        function = _named(_guarded(self._import, self.where), self.function, self.where)
-        arguments = {} if batch is None else {"batch": self._takes_batch(function, batch)}
-        result = _guarded(lambda: function(**arguments), f"{self.where}:{self.function}")
+        with _neighbours(Path.cwd() if self.path is None else self.path.resolve().parent):
+            function = _named(_guarded(self._import, self.where), self.function, self.where)
+            arguments = {} if batch is None else {"batch": self._takes_batch(function, batch)}
+            result = _guarded(lambda: function(**arguments), f"{self.where}:{self.function}")
         return self._checked(result)
 
     @property
@@ -50,7 +54,6 @@ class UserStep:
         return self.module if self.path is None else str(self.path)
 
     def _import(self) -> ModuleType:
-        _add_to_path(Path.cwd() if self.path is None else self.path.resolve().parent)
         if self.path is None:
             return importlib.import_module(self.module)
         spec = importlib.util.spec_from_file_location(f"_user_{self.module}", self.path)
@@ -61,7 +64,7 @@ class UserStep:
         return module
 
     def _takes_batch(self, function: Function, batch: int) -> int:
-        if "batch" not in inspect.signature(function).parameters:
+        if "batch" not in _parameters(function):
             raise BadInputError(
                 f"{self.where}: {self.function}() takes no batch; add a parameter 'batch', or leave it out."
             )
@@ -86,10 +89,7 @@ def find(spec: str) -> UserStep:
     Raises BadInputError where a half is missing or there is no such file.
     """
     where, _, function = spec.rpartition(":")
-    try:
-        spec.encode()
-    except UnicodeEncodeError:
-        raise BadInputError(f"{short(spec)} is no text in UTF-8, and could stand in no report; rename it.") from None
+    check_name(spec)
     if not where or not function:
         raise BadInputError(f"{spec!r} names no step; write file.py:function or module:function.")
     if not (where.endswith(".py") or "/" in where):
@@ -102,10 +102,41 @@ def find(spec: str) -> UserStep:
     return UserStep(path.stem, path, function)
 
 
-def _add_to_path(folder: Path) -> None:
-    """Let the user's code import its neighbours, as a script could; last, so that it hides nothing."""
+@contextmanager
+def _neighbours(folder: Path) -> Iterator[None]:
+    """Let the user's code in the block import the modules of its folder, as a script could. The folder is the last on
+    the path, so that it hides nothing. What another folder's code imported from that is forgotten first, because both
+    may have a module of the same name.
+    """
+    for other in [known for known in _IMPORTED if known != folder]:
+        for name in _IMPORTED.pop(other):
+            sys.modules.pop(name, None)
+        with suppress(ValueError):
+            sys.path.remove(str(other))
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
+        _IMPORTED[folder] = set()
+    before = set(sys.modules)
+    try:
+        yield
+    finally:
+        new = set(sys.modules) - before
+        _IMPORTED.get(folder, set()).update(name for name in new if _is_of(sys.modules[name], folder))
+
+
+def _is_of(module: ModuleType, folder: Path) -> bool:
+    """Whether a module is a file of the folder, or below it, and neither installed there nor one of Placer's."""
+    file = getattr(module, "__file__", None)
+    if not file or module.__name__.partition(".")[0] in OURS:
+        return False
+    return Path(file).is_relative_to(folder) and "site-packages" not in file
+
+
+def _parameters(function: Function) -> Collection[str]:
+    try:
+        return inspect.signature(function).parameters
+    except ValueError:  # some builtins tell none
+        return ()
 
 
 def _named(module: ModuleType, function: str, where: str) -> Function:

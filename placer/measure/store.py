@@ -18,6 +18,7 @@ import msgspec
 
 from placer.devices.host.machine import machine_name, speed_settings
 from placer.errors import BadInputError, PlacerError, one_line
+from placer.files import check_name
 from placer.graph.mapping import Mapping
 from placer.graph.schedules import RANK
 from placer.graph.topology import Device, Topology
@@ -81,6 +82,7 @@ class Store:
         PlacerError where it cannot be used.
         """
         self.path = Path(path)
+        check_name(path)
         try:
             if not reads:
                 self.path.parent.mkdir(parents=True, exist_ok=True)

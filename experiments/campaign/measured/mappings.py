@@ -17,6 +17,12 @@ from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
 
 
+def check_folder(folder: Path) -> None:
+    """Raises BadInputError, before anything is written, if mappings cannot be written to the folder."""
+    if folder.exists() and not folder.is_dir():
+        raise BadInputError(f"--best {folder}: is no folder; name another.")
+
+
 def write_best(store: CampaignStore, folder: Path) -> dict[str, str]:
     """Write them to the folder; {case: file}. Only what was measured side by side with its baselines is written.
 

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 import placer
-from experiments.campaign.cells import Cell, Limits
+from experiments.campaign.cells import MINUTES_UP, Cell, Limits
 from experiments.campaign.open_case import Ready
 from experiments.campaign.progress import Progress
 from experiments.campaign.ray.ahead import BATCH_S, Batch, Begun, Clock, Point, search_ahead
@@ -32,13 +32,16 @@ SILENCE_S = 20.0  # until it is said that nothing comes
 
 @dataclass
 class _Search:
-    """A search that was handed out. case: a reference to it. lost: processes in a row, with nothing stored between."""
+    """A search that was handed out. case: a reference to it. lost: processes in a row, with nothing stored between.
+    ended: why it has nothing more to ask.
+    """
 
     cell: Cell
     case: Any
     carried: Sequence[Placement]
     point: Point
     lost: int = 0
+    ended: str | None = None
 
 
 @dataclass
@@ -105,6 +108,7 @@ class ParallelSearches:
             try:
                 item = ray.get(next(stream))
             except StopIteration:
+                self._ended(search)
                 continue
             except ray.exceptions.RayTaskError as error:
                 raise _cause(error) from error
@@ -127,7 +131,14 @@ class ParallelSearches:
             self.progress.trial(cell, trial, best_s)
         if item.ended is not None:
             self.store.keep_end(cell.key, item.ended)
+            search.ended = item.ended
             self.progress.ended(cell, item.ended, self.spec.measurements - len(search.point.trials))
+
+    def _ended(self, search: _Search) -> None:
+        """Take measurements off the total that a search has no minutes for."""
+        left = self.spec.measurements - len(search.point.trials)
+        if search.ended is None and left > 0:
+            self.progress.ended(search.cell, MINUTES_UP, left)
 
     def _lost(self, search: _Search, error: Exception) -> None:
         """Begin a search again whose process is gone."""

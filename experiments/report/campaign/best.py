@@ -8,7 +8,7 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
-from experiments.campaign.cells import MEASURED, Case
+from experiments.campaign.cells import MEASURED, Case, beside
 from experiments.campaign.measured.profiled import Profiled
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.rows import ERRORS
@@ -122,5 +122,5 @@ def _why_not(case: Case, name: str, here: Any, there: Any) -> str:
     """How the spec's case is not the stored one."""
     if name not in FILES:
         return f"the spec's {name} is {here} now, and was {there}"
-    path = case.folder / (case.what if name == "graphs" else case.where)
+    path = beside(case.folder, case.what if name == "graphs" else case.where)
     return f"{FILES[name]} {path} " + ("cannot be read any more" if here is None else "has changed since")

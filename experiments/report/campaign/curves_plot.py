@@ -25,9 +25,10 @@ def picture(store: CampaignStore, format: str) -> bytes:
 
 def regret_panels(store: CampaignStore) -> list[RegretPanel]:
     """One for each case in which something ran, with each searcher's median and range over its seeds."""
-    states = {row["cell"]: row["state"] for row in standing(store)["cells"]}
+    cells = store.held()
+    states = {row["cell"]: row["state"] for row in standing(store, cells)["cells"]}
     courses: dict[str, list[Course]] = {}
-    for held in store.held():
+    for held in cells:
         course = Course.of(held, best_single_s(store.opened(held.case_key)), states[held.key] == "done")
         courses.setdefault(held.case_key, []).append(course)
     found = [_panel(case, searches) for case, searches in courses.items()]

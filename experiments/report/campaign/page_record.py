@@ -32,7 +32,8 @@ DONE = "done"
 
 def campaign_record(store: CampaignStore, cases: Mapping[str, Case]) -> CampaignRecord:
     """The record of a campaign as it is now. cases: of its spec, by key; empty where only the store is known."""
-    facts, held = standing(store), store.held()
+    held = store.held()
+    facts = standing(store, held)
     keys = list(dict.fromkeys(cell.case_key for cell in held))
     searchers = tuple(dict.fromkeys(cell.searcher for cell in held))
     states = {row["cell"]: row["state"] for row in facts["cells"]}

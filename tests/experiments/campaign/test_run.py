@@ -8,6 +8,7 @@ import pytest
 
 from experiments.campaign.cell_search import CellSearch
 from experiments.campaign.predicted import PredictedCase
+from experiments.campaign.progress import Progress
 from experiments.campaign.run import Campaign, open_case
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
@@ -306,6 +307,29 @@ def test_what_fails_again_is_told_as_a_failure(folder):
     found = run(folder, opener=failing(lambda i, result: Failed("memory", "full") if i in (2, 3) else result))
     assert found[0][3][0][2] == Failed("memory", "full")
     assert len(found[0][3]) == 5
+
+
+class Counted(Progress):
+    """Counts what the bar counts."""
+
+    def __init__(self):
+        self.total = self.done = 0
+
+    def begin(self, done, total):
+        self.done, self.total = done, total
+
+    def trial(self, cell, trial, best_s):
+        self.done += 1
+
+    def ended(self, cell, why, skipped):
+        self.total -= skipped
+
+
+def test_where_minutes_end_the_searches_the_bar_is_full_at_the_end(folder, edited):
+    edited("measurements = [2, 5]", "measurements = [2, 50]\nminutes = 1")
+    now, counted = count(), Counted()
+    run(folder, progress=counted, clock=lambda: 10.0 * next(now))
+    assert counted.done == counted.total and 4 < counted.total < 200
 
 
 class Tight(Flaky):

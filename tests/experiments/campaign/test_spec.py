@@ -1,5 +1,7 @@
 """The spec: what it makes of a file, and what it says of a wrong one."""
 
+import os
+
 import pytest
 
 from experiments.campaign.spec import read_spec
@@ -77,6 +79,18 @@ def test_without_a_table_there_is_nothing_to_search(edited):
     path = edited("[[predicted]]", "[[predicted]]")
     path.write_text(path.read_text().split("[[")[0])
     assert "nothing to search" in refused(path)
+
+
+def test_a_pipe_for_a_graph_is_refused_and_not_waited_for(folder):
+    (folder / "towers.json").unlink()
+    os.mkfifo(folder / "towers.json")
+    assert "is no file; give the path of a placer.graph/1" in refused(folder / "campaign.toml")
+
+
+def test_a_store_may_be_in_the_users_home(edited, folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    spec = read_spec(edited("searchers =", 'store = "~/runs/mine.sqlite"\nsearchers ='))
+    assert spec.store == folder / "home/runs/mine.sqlite"
 
 
 def test_a_missing_file_is_named(tmp_path):

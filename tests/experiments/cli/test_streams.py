@@ -188,3 +188,41 @@ def test_a_search_hands_back_all_that_it_can(tmp_path, closed):
     done = placer(*command, stdout=closed)
     assert done.returncode == SIGPIPE
     assert {"groups.json", "mapping.json"} <= {path.name for path in tmp_path.iterdir()}
+
+
+NOISY = """
+import os, subprocess, sys
+from experiments.cli.options import measuring, show_result
+from experiments.cli.streams import guard_streams
+
+guard_streams()
+with measuring():
+    print("by Python")
+    os.system("echo by a program")
+    import ctypes
+    ctypes.CDLL(None).puts(b"by a library in C")
+show_result(True, {"done": 1}, lambda: None)
+"""
+
+
+def test_what_a_users_code_prints_in_whichever_way_is_not_on_stdout():
+    done = subprocess.run([sys.executable, "-c", NOISY], capture_output=True, timeout=240, check=True, cwd=HOME)
+    assert json.loads(done.stdout) == {"done": 1}
+    assert [f"by {what}" in done.stderr.decode() for what in ("Python", "a program", "a library in C")] == [True] * 3
+
+
+@pytest.mark.parametrize("descriptor", [1, 2])
+def test_a_stream_that_was_closed_before_is_no_failure(paths, descriptor):
+    command = [sys.executable, "-m", "placer", "simulate", *map(str, paths), "--json"]
+    shown = subprocess.run(
+        ["sh", "-c", f'exec "$@" {descriptor}>&-', "sh", *command], capture_output=True, timeout=240, check=False
+    )
+    assert shown.returncode == 0
+    assert shown.stderr == b""
+    assert (json.loads(shown.stdout)["objective"] if descriptor == 2 else shown.stdout) in ("makespan", b"")
+
+
+def test_bad_input_without_stderr_leaves_stdout_empty():
+    command = f'exec "{sys.executable}" -m placer simulate no.json no.json no.json --json 2>&-'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=240, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")

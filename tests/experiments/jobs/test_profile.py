@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -97,6 +97,38 @@ def test_what_was_measured_is_kept_whatever_ends_it(tmp_path, monkeypatch):
         profile_command(settings, store, None, lambda _: nullcontext(lambda _: None))
     with Store(store) as kept:
         assert len(kept.operators()) == 2
+
+
+def test_what_was_measured_is_kept_before_the_devices_are_closed(tmp_path, monkeypatch):
+    """Closing workers takes seconds, in which Ctrl-C may come."""
+
+    @contextmanager
+    def devices(*_, **__):
+        yield SimpleNamespace(topology=[None])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("placer.devices.opening.open_devices", devices)
+    monkeypatch.setattr("placer.profile.operators.yardsticks.yardsticks", lambda *_: [])
+    monkeypatch.setattr(profile, "profiles_of", lambda *_: [SimpleNamespace(rows=lambda: ROWS[:2])])
+    monkeypatch.setattr(profile, "run_passes", lambda *_: None)
+    settings, store = ProfileSettings(("mnist_softmax",)), tmp_path / "operators.sqlite"
+    with pytest.raises(KeyboardInterrupt):
+        profile_command(settings, store, None, lambda _: nullcontext(lambda _: None))
+    with Store(store) as kept:
+        assert len(kept.operators()) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (ProfileSettings(("mnist_softmax", "no_such_net")), "no_such_net"),
+        (ProfileSettings(("mnist_softmax",), "workers:none"), "workers:none"),
+    ],
+)
+def test_a_model_or_devices_that_are_not_there_are_refused_before_any_work(settings, says, monkeypatch):
+    monkeypatch.setattr("placer.devices.opening.open_devices", None)
+    with pytest.raises(BadInputError, match=says):
+        profile_command(settings, None, None, lambda _: nullcontext(lambda _: None))
 
 
 def matmul_row(m: int, k: int, network: str, source: str = "step") -> OperatorRow:
