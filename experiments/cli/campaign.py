@@ -54,7 +54,7 @@ def run(
     from placer.errors import PlacerError, listed, raise_last, tried
 
     read = read_spec(spec, warm_start or ())
-    with CampaignStore(read.store) as store, nullcontext() if ray is None else _ray(ray):
+    with nullcontext() if ray is None else _ray(ray), CampaignStore(read.store) as store:
         with interruptible() as pressed:
             shown = progress(quiet, several=ray is not None)
             over_ray = None if ray is None else ParallelSearches(read, store, shown, pressed).run

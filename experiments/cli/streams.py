@@ -106,7 +106,7 @@ def _nowhere(descriptor: int) -> TextIO:
         os.dup2(nowhere, descriptor)
         os.close(nowhere)
         nowhere = descriptor
-    return os.fdopen(nowhere, "w", closefd=False)
+    return io.TextIOWrapper(io.FileIO(nowhere, "w", closefd=False), encoding="utf-8", errors="backslashreplace")
 
 
 def _is_open(descriptor: int) -> bool:
