@@ -72,12 +72,20 @@ def _branch_splits(problem: Problem) -> Iterator[list[int]]:
     heavy = [sum(weight[u] for u in branch) for branch in branches[:2]]
     if len(heavy) < 2 or heavy[1] < TOWER_SHARE * heavy[0]:
         return
-    cost_s = np.array(problem.unit_cost_s)
+    cost_s = _finite(np.array(problem.unit_cost_s))
     branch_s = [cost_s[branch].sum(axis=0) for branch in branches]
     devices = problem.fastest_first
     for turn in rotations(len(devices)):
         line = np.array(devices[turn:] + devices[:turn])
         yield _spread(near, branches, [row[line] for row in branch_s], line)
+
+
+def _finite(cost_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[units, devices] seconds, where what a device cannot run counts at its dearest elsewhere: such a unit leaves its
+    branch later (`moved_where_able`), so that it keeps the branch from no device.
+    """
+    dearest_s = np.where(np.isfinite(cost_s), cost_s, -np.inf).max(axis=1, keepdims=True)
+    return np.where(np.isfinite(cost_s), cost_s, dearest_s)
 
 
 def _branches(problem: Problem, near: Sequence[set[int]]) -> list[list[int]]:

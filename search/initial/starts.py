@@ -24,12 +24,12 @@ LINK_FACTORS = (0.01, 0.3, 3.0, 10.0, 100.0)
 
 
 def starts(problem: Problem, stop: Stop) -> list[Placement]:
-    """Single devices, list schedulers, experts' splits, parts side by side, HEFT with other links and on fewer devices.
+    """Single devices (one of those that are alike), list schedulers, experts' splits, parts side by side, HEFT with other links and on fewer devices.
 
     No duplicates, and at least one; when `stop()`, HEFT and those there was time for. Raises BadInputError where
     nothing fits into memory.
     """
-    found: dict[Placement, None] = dict.fromkeys((*problem.singles(), *nearly_singles(problem)))
+    found: dict[Placement, None] = dict.fromkeys((*problem.unlike_singles(), *nearly_singles(problem)))
     for rule in _rules(problem):
         for placement in rule():  # HEFT comes first, and always
             found[placement] = None

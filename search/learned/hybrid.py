@@ -101,7 +101,7 @@ class Hybrid(Searcher):
         found = dict.fromkeys(placement for value, placement in ranked if value <= limit and self.is_new(placement))
         found = dict.fromkeys([*found][: self.settings.pool])
         found.update(dict.fromkeys(p for p in self.search.starts if self.is_new(p)))
-        centre = self.incumbent()
+        centre = self.centre()
         if centre is not None and not self.search.is_small():
             found.update(dict.fromkeys(self._around(centre, limit)))
         return list(found)

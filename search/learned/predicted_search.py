@@ -184,7 +184,7 @@ class PredictedSearch:
         if explore and cooling.afresh and self.starts:
             return self._searcher.rng.sample(self.starts, min(len(self.starts), chains))
         best = [placement for _, placement in self.elites.ranked()[:chains]]
-        measured = self._searcher.incumbent()
+        measured = self._searcher.centre()
         known = best[: chains // 4] + ([measured] if measured is not None else [])
         if not explore:
             return known or best or self.starts[:chains]

@@ -49,8 +49,9 @@ def list_schedule(
 
     ahead_s: [ops, devices] seconds that count beside the finish when a device is chosen; where all are infinite, or
     tie, the finish decides. foresight: how much of the work counts there as well that is already bound to a device,
-    when the first op of a unit binds the others. Insertion-based, after Topcuoglu, Hariri, Wu 2002. Returns whether
-    every unit found room in memory.
+    when the first op of a unit binds the others. Insertion-based, after Topcuoglu, Hariri, Wu 2002, with the work of
+    sending and receiving, which the paper does not have: when a device is chosen, each send is planned as if it were
+    the only one. Returns whether every unit found room in memory.
     """
     ops, devices = tables.cost_s.shape
     room = ops + (len(tables.dst) if tables.ends_work else 0)
@@ -162,9 +163,9 @@ def _inputs_come(tables: Tables, plan: Plan, op: int, device: int) -> tuple[floa
 
 @inner
 def _gap(plan: Plan, device: int, after_s: float, length_s: float) -> float:
-    """The earliest time from after_s on when the device is free for length_s."""
+    """The earliest time from after_s on when the device is free for length_s; at all, if that is 0."""
     begin_s, end_s, spans = plan.begin_s[device], plan.end_s[device], plan.spans[device]
-    if length_s == 0 or after_s == np.inf or spans == 0 or after_s >= end_s[spans - 1]:
+    if after_s == np.inf or spans == 0 or after_s >= end_s[spans - 1]:
         return after_s
     low, high = 0, spans
     while low < high:
@@ -219,12 +220,14 @@ def _settle(
         if plan.there_s[tables.tensor[need], device] >= 0:
             continue
         maker = tables.src[need]
-        send_s, _, _ = transfer_s(tables.link, plan.device[maker], device, tables.tensor_bytes[need])
+        home, sent_s = plan.device[maker], plan.finish_s[maker]
+        send_s, link_s, one_receive_s = transfer_s(tables.link, home, device, tables.tensor_bytes[need])
         if send_s != 0:
-            home = plan.device[maker]
-            begin_send_s = _gap(plan, home, plan.finish_s[maker], send_s)
-            _occupy(plan, home, begin_send_s, begin_send_s + send_s)
-        plan.there_s[tables.tensor[need], device] = plan.start_s[op]
+            begin_send_s = _gap(plan, home, sent_s, send_s)
+            sent_s = begin_send_s + send_s
+            _occupy(plan, home, begin_send_s, sent_s)
+        # One that has to be received is there when the op starts, any other when it arrives.
+        plan.there_s[tables.tensor[need], device] = plan.start_s[op] if one_receive_s != 0 else sent_s + link_s
     _occupy(plan, device, begin_s, finish_s)
     for need in range(tables.start[op], tables.start[op + 1]):
         plan.there_s[tables.tensor[need], device] = finish_s

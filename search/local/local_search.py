@@ -90,7 +90,7 @@ class Local(Searcher):
 
         Moves that shift less than `material` of all work are left out.
         """
-        centre = self.incumbent() or self.best
+        centre = self.centre() or self.best
         if centre is None:
             return None
         weight = [min(row) for row in self.problem.unit_cost_s]
@@ -154,7 +154,7 @@ class Local(Searcher):
 
     def _hill(self) -> Placement:
         """Where the next kick starts: the best measured mapping and the best predicted one in turn."""
-        measured = self.incumbent()
+        measured = self.centre()
         return self._summit() if measured is None or self.turn % 2 else measured
 
     def _is_other_hill(self, placement: Placement, value: float) -> bool:

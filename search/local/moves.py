@@ -57,7 +57,10 @@ class Moves:
         from search.local.kernels.draws import change
         from search.local.kernels.rng_state import rng_states  # numba is slow to import
 
-        change(self.space, self.move_shares(others), row, scale, rng_states(rng, 1)[0])
+        shares = self.move_shares(others)
+        if all(np.array_equal(row, other) for other in shares.others):  # a graft would change nothing
+            shares = shares._replace(share=_without_grafts(shares.share))
+        change(self.space, shares, row, scale, rng_states(rng, 1)[0])
 
     def learn(self, gained: NDArray[np.integer]) -> None:
         """Shift the shares towards the kinds that gained. gained: [kinds] how often each did."""
@@ -68,3 +71,9 @@ class Moves:
         self.share = np.where(self.able, np.clip(self.share, FLOOR, MOST), 0.0)
         self.share[GRAFT] = GRAFTS * self.able[GRAFT]
         self.share /= self.share.sum()
+
+
+def _without_grafts(share: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The shares of the other kinds, enlarged to add up to 1; unchanged if there are none."""
+    others = np.where(np.arange(len(share)) == GRAFT, 0.0, share)
+    return others / others.sum() if others.any() else share

@@ -116,7 +116,7 @@ class _Search:
 
     def judge_singles(self) -> float | None:
         """Judge single devices: seconds of the best; None where there is none, and something that fits is judged."""
-        singles = list(self.problem.of_variables.singles())
+        singles = self.problem.of_variables.unlike_singles()  # alike devices come to the same
         for placement in singles:
             if self.problem.fits(placement):
                 self._judge(placement)

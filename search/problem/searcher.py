@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
 from placer.result import Failed, Measured, Result
+from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
 Stop = Callable[[], bool]
@@ -159,6 +160,13 @@ class Searcher(ABC):
         """The best placement measured so far, None before the first success."""
         measured = {p: r.step_s for p, r in self.told.items() if isinstance(r, Measured)}
         return min(measured, key=lambda p: (measured[p], p)) if measured else None
+
+    def centre(self) -> Placement | None:
+        """The incumbent to make moves around, changed as little as needed to fit: a measured single device fits as
+        simulated, but need not by the estimate of tensors that limits moves. None before the first success.
+        """
+        best = self.incumbent()
+        return None if best is None else fitted(self.problem, best)
 
     def first_new(self) -> Placement:
         """The lexicographically first new placement that fits. Raises SearchExhausted where none is left, or none was

@@ -20,6 +20,7 @@ SHARPNESS = 1e-3  # below this size of a constant the L1 penalty is rounded off,
 LARGEST = 10.0  # the plain search's bound of coefficients, over the typical time
 RIDGE = 1e-10  # of columns of length 1; keeps those that are all but alike from making the equations singular
 POLISH_EVALUATIONS = 200
+KEPT_ERRORS = 39  # quantiles of the errors on rows left out, each in the middle of its share
 FARTHEST = 1e12  # the largest target over the smallest: beyond, squares of relative errors are lost to rounding
 Advance = Callable[[str], None]
 
@@ -82,7 +83,7 @@ def fit(
         scale=scale,
         constants=constants,
         samples=problem.bootstrap(constants),
-        errors=np.quantile(errors, np.linspace(0.025, 0.975, 39)),
+        errors=np.quantile(errors, (np.arange(KEPT_ERRORS) + 0.5) / KEPT_ERRORS, method="hazen"),
         bounds=settings.intrinsic,
         ranges={n: (float(runs.numbers(n).min()), float(runs.numbers(n).max())) for n in coding.typical},
         usual={n: _usual(runs, n) for n in form.columns},

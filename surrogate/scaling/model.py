@@ -65,7 +65,8 @@ class ScalingModel:
         value = self.values(columns)
         sets = self.values(columns, self.samples) if len(self.samples) else value[None, :]
         spread = sets[:, None, :] * (1 + self.errors[None, :, None])
-        low, high = np.quantile(spread.reshape(-1, len(value)), [(1 - level) / 2, (1 + level) / 2], axis=0)
+        ends = [(1 - level) / 2, (1 + level) / 2]
+        low, high = np.quantile(spread.reshape(-1, len(value)), ends, axis=0, method="hazen")
         return Predicted(value, np.minimum(low, value), np.maximum(high, value))
 
     def row(self, given: Mapping[str, Value]) -> dict[str, Value]:

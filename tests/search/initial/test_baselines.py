@@ -1,5 +1,7 @@
 """The baselines ask what an expert would: single devices, layers in runs, branches side by side."""
 
+from placer.graph.op_graph import Edge, Op, OpGraph
+from placer.graph.topology import Device, Link, Topology
 from search.initial.expert import device_counts, expert_placements, rotations
 from search.problem.problem import Problem
 from search.session.registry import make_searcher
@@ -36,6 +38,22 @@ def test_the_expert_puts_towers_side_by_side(towers):
     splits = list(expert_placements(towers))
     assert any(tower(p, 0) == {0} and tower(p, 1) == {1} for p in splits)
     assert any(tower(p, 0) == {1} and tower(p, 1) == {0} for p in splits)
+
+
+def test_a_tower_with_an_op_for_the_host_alone_still_has_a_device_of_its_own():
+    """Two towers on two GPUs; one cheap op of each runs on the CPU only."""
+    heavy, host, light = {"gpu": 1.0, "cpu": 10.0}, {"cpu": 0.01}, {"gpu": 0.001, "cpu": 0.001}
+    towers = [
+        Op(f"tower{t}/{i}", cost_s=cost_s) for t in range(2) for i, cost_s in enumerate((heavy, heavy, host, heavy))
+    ]
+    ways = [(0, 1), (0, 5), *((v, v + 1) for v in (1, 2, 3, 5, 6, 7)), (4, 9), (8, 9)]
+    graph = OpGraph(
+        "g", (Op("fork", cost_s=light), *towers, Op("join", cost_s=light)), tuple(Edge(*w, 8) for w in ways)
+    )
+    devices = (Device("gpu:0", "gpu"), Device("gpu:1", "gpu"), Device("cpu:0", "cpu"))
+    problem = Problem(graph, Topology(devices, (Link("*", "*", 1e-6, 1e9),)))
+    splits = [problem.devices(placement) for placement in expert_placements(problem)]
+    assert any({split[v] for v in (1, 2, 4)} == {0} and {split[v] for v in (5, 6, 8)} == {1} for split in splits)
 
 
 def test_of_many_devices_the_expert_tries_few_counts_and_rotations(build):

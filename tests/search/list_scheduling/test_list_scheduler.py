@@ -80,7 +80,7 @@ class PlainHeft:
             elif key not in seen:
                 seen.add(key)
                 link = self.links[self.device[e.src]][d]
-                sent_s = self._gap(self.device[e.src], self.finish_s[e.src], link.send_busy_s(self.size[key]))[1]
+                _, sent_s = self._sent(e.src, link.send_busy_s(self.size[key]))
                 ready_s = max(ready_s, sent_s + link.transfer_s(self.size[key]))
                 receive_s += link.receive_busy_s(self.size[key])
         begin_s, end_s = self._gap(d, ready_s, receive_s + self.cost_s[v][d])
@@ -94,23 +94,29 @@ class PlainHeft:
         for e in self.problem.graph.in_edges[v]:
             key = (e.src, e.output_index)
             if (*key, d) not in self.there_s:
-                src = self.device[e.src]
-                busy_s = self.links[src][d].send_busy_s(self.size[key])
-                self._occupy(src, *self._gap(src, self.finish_s[e.src], busy_s))
-                self.there_s[(*key, d)] = slot.start_s
+                link = self.links[self.device[e.src]][d]
+                sending = self._sent(e.src, link.send_busy_s(self.size[key]))
+                self._occupy(self.device[e.src], *sending)
+                arrival_s = sending[1] + link.transfer_s(self.size[key])
+                self.there_s[(*key, d)] = slot.start_s if link.receive_busy_s(self.size[key]) else arrival_s
         self._occupy(d, slot.receive_at_s, slot.finish_s)
         self.device[v], self.start_s[v], self.finish_s[v] = d, slot.start_s, slot.finish_s
         for e in self.problem.graph.out_edges[v]:
             self.there_s[(v, e.output_index, d)] = slot.finish_s
 
+    def _sent(self, v: int, busy_s: float) -> tuple[float, float]:
+        """From when to when its device sends a tensor of v; one that costs no work does not wait."""
+        done_s = self.finish_s[v]
+        return self._gap(self.device[v], done_s, busy_s) if busy_s else (done_s, done_s)
+
     def _gap(self, d: int, after_s: float, length_s: float) -> tuple[float, float]:
-        """The earliest time from after_s on when d is free for length_s."""
-        if length_s == 0 or math.isinf(after_s):
+        """The earliest time from after_s on when d is free for length_s; at all, if that is 0."""
+        if math.isinf(after_s):
             return after_s, after_s
         busy = self.busy[d]
         i = bisect_right(busy, (after_s, math.inf))
         begin_s = max(after_s, busy[i - 1][1]) if i else after_s
-        while i < len(busy) and busy[i][0] < begin_s + length_s:
+        while i < len(busy) and (busy[i][0] < begin_s + length_s or busy[i][0] == begin_s):
             begin_s = max(begin_s, busy[i][1])
             i += 1
         return begin_s, begin_s + length_s
@@ -174,6 +180,30 @@ def test_a_schedule_keeps_the_rules(problem):
             spans = sorted(zip(schedule.start_s, schedule.finish_s, devices, strict=True))
             spans = [(begin, end) for begin, end, at in spans if at == d and begin < end < math.inf]
             assert all(a[1] <= b[0] * (1 + 1e-9) for a, b in pairwise(spans))
+
+
+def test_a_tensor_is_on_a_device_when_it_arrives_and_not_when_its_first_reader_starts():
+    """
+    d1  |B|C?   ...|AAAA...      d0  u, then C
+    d2  ppppp                    A waits for p; B uses the gap before it, for which u's tensor is there at 1.
+    """
+    ops = (
+        Op("u", cost_s={"d0": 1.0}), Op("p", cost_s={"d2": 5.0}), Op("A", cost_s={"d1": 20.0}),
+        Op("B", cost_s={"d1": 1.0, "d0": 20.0}), Op("C", cost_s={"d0": 9.0}),
+    )  # fmt: skip
+    graph = OpGraph("g", ops, (Edge(0, 2, 0), Edge(0, 3, 0), Edge(1, 2, 0), Edge(3, 4, 0)))
+    devices = tuple(Device(f"d{i}", "cpu") for i in range(3))
+    schedule = heft(Problem(graph, Topology(devices, (Link("*", "*", 0.0, 1.0),))))
+    assert schedule.devices[3] == 1 and schedule.start_s[3] == 1.0
+    assert max(schedule.finish_s) == 25.0
+
+
+def test_an_op_of_no_seconds_waits_for_a_busy_device():
+    ops = (Op("a", cost_s={"x": 1.0}), Op("b", cost_s={"y": 4.0}), Op("c", cost_s={"y": 0.0}))
+    graph = OpGraph("g", ops, (Edge(0, 2, 0),))
+    devices = (Device("x", "x"), Device("y", "y"))
+    schedule = heft(Problem(graph, Topology(devices, (Link("*", "*", 0.0, 1.0),))))
+    assert schedule.start_s == (0.0, 0.0, 4.0)
 
 
 def test_donf_puts_first_what_sets_most_free():

@@ -57,7 +57,7 @@ def test_links_taken_for_dearer_are_crossed_less(build):
 
 def test_starts_hold_single_devices_and_heft_and_nothing_twice(problem):
     found = starts(problem, never)
-    assert set(problem.singles()) <= set(found)
+    assert set(problem.unlike_singles()) <= set(found)
     assert heft_placement(problem) in found
     assert len(set(found)) == len(found)
     assert starts(problem, lambda: True)[0] == found[0]

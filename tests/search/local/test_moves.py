@@ -5,7 +5,7 @@ import pytest
 
 from placer.graph.op_graph import Edge, Op, OpGraph
 from search.local.clusters import LARGEST_SHARE, clusters, neighbours
-from search.local.kernels.move_shares import GRAFT, KINDS, RUN
+from search.local.kernels.move_shares import FLIP, GRAFT, KINDS, RUN
 from search.local.moves import Moves
 from search.problem.problem import Problem
 
@@ -64,6 +64,17 @@ def test_a_graft_takes_a_part_of_another_row_and_nothing_else(rng, build):
     moves, row = only(Moves(problem), GRAFT), np.zeros(len(problem.units), np.int32)
     moves.draw(row, [np.full(len(row), 2, np.int32)], 0.5, rng)
     assert set(row.tolist()) == {0, 2} or set(row.tolist()) == {2}
+
+
+def test_where_no_other_row_differs_no_graft_is_drawn(rng, build):
+    """It would change nothing."""
+    problem = Problem(build.two_towers(10), build.machine("cpu", "cpu", "cpu"))
+    moves, start = Moves(problem), np.zeros(len(problem.units), np.int32)
+    moves.share = 0.5 * (np.eye(len(KINDS))[GRAFT] + np.eye(len(KINDS))[FLIP])
+    rows = [start.copy() for _ in range(50)]
+    for row in rows:
+        moves.draw(row, [start], 0.5, rng)
+    assert all((row != start).any() for row in rows)
 
 
 def test_kinds_that_gain_are_drawn_more_often_and_none_dies_out(problem):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,6 +76,19 @@ def test_intervals_hold_their_values_most_of_the_time(model):
     found = intervals(model)
     assert tuple(found) == model.coding.names
     assert np.mean([low - 0.05 <= value <= high + 0.05 for value, low, high in found.values()]) > 0.8
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.98])
+def test_an_interval_holds_as_many_runs_as_it_says(model, level):
+    """Of errors that are spread evenly from -1 to 1, those nearer than `level` are as many."""
+    kept = np.quantile(np.linspace(-1, 1, 10_001), (np.arange(39) + 0.5) / 39, method="hazen")
+    even = replace(model, errors=kept, samples=model.samples[:0])
+    found = even.predict(
+        {name: np.array([value]) if not isinstance(value, str) else [value] for name, value in model.usual.items()},
+        level,
+    )
+    assert found.high[0] / found.value[0] - 1 == pytest.approx(min(level, 1 - 1 / 39), abs=1e-3)
+    assert 1 - found.low[0] / found.value[0] == pytest.approx(min(level, 1 - 1 / 39), abs=1e-3)
 
 
 def test_a_run_takes_what_is_given_and_the_usual_for_the_rest(model):
