@@ -24,7 +24,8 @@ LINK_FACTORS = (0.01, 0.3, 3.0, 10.0, 100.0)
 
 
 def starts(problem: Problem, stop: Stop) -> list[Placement]:
-    """Single devices (one of those that are alike), list schedulers, experts' splits, parts side by side, HEFT with other links and on fewer devices.
+    """Single devices (one of those that are alike), list schedulers, experts' splits, parts side by side, HEFT with
+    other links and on fewer devices.
 
     No duplicates, and at least one; when `stop()`, HEFT and those there was time for. Raises BadInputError where
     nothing fits into memory.
