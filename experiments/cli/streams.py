@@ -58,14 +58,14 @@ def guard_streams() -> None:
 
     Streams that are not the process's own, as under a test, are left alone.
     """
-    if sys.stdout is None:
-        sys.stdout = _nowhere(1)
-    elif sys.stdout is sys.__stdout__:
-        sys.stdout = _over(_Stdout, sys.stdout)
-    if sys.stderr is None:
-        sys.stderr = _nowhere(2)
-    elif sys.stderr is sys.__stderr__:
-        sys.stderr = _over(_Stderr, sys.stderr)
+    sys.stdout = _guarded(sys.stdout, sys.__stdout__, _Stdout, 1)
+    sys.stderr = _guarded(sys.stderr, sys.__stderr__, _Stderr, 2)
+
+
+def _guarded(stream: TextIO | None, own: TextIO | None, kind: type[io.FileIO], descriptor: int) -> TextIO:
+    if stream is None:
+        return _nowhere(descriptor)
+    return _over(kind, stream) if stream is own else stream
 
 
 @contextmanager
