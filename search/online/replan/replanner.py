@@ -50,7 +50,7 @@ class Replanner:
         self.names = topology.names
         self.load = AS_PROFILED
         self.ended: str | None = None
-        self._told: dict[Load, list[tuple[OpDevices, Result]]] = {AS_PROFILED: []}
+        self._told: dict[Load, dict[OpDevices, Result]] = {AS_PROFILED: {}}
         self._views: dict[tuple[tuple[str, ...], Load], _View] = {}
         self._sessions: dict[tuple[tuple[str, ...], Load], SearchSession] = {}
         self._failures: list[Failed] = []  # of memory, under whatever load
@@ -72,7 +72,7 @@ class Replanner:
         """
         for devices, _ in measured:
             self._check(devices)
-        self._told[self.load] += measured
+        self._told[self.load].update(measured)
         self._failures += [result for _, result in measured if isinstance(result, Failed) and result.device]
 
     def propose(self, count: int, seconds: float | None = None) -> list[Proposal]:
@@ -119,7 +119,7 @@ class Replanner:
         """
         load = Load.of(self.topology, device_factor, link_factor)
         self.load = next((known for known in self._told if known.is_like(load)), load)
-        self._told.setdefault(self.load, [])
+        self._told.setdefault(self.load, {})
         if self.load != AS_PROFILED:  # what is known as profiled may have grown since
             self._views = {key: view for key, view in self._views.items() if key[1] == AS_PROFILED}
             self._sessions = {key: session for key, session in self._sessions.items() if key[1] == AS_PROFILED}
@@ -177,8 +177,8 @@ class Replanner:
 
     def _measured(self, view: _View) -> list[tuple[OpDevices, Result]]:
         """What was told under the view's load of its own devices, by their indices there."""
-        told = dict(self._told[view.load])
-        return [(self._within(view, devices), result) for devices, result in told.items() if view.has(devices)]
+        told = self._told[view.load].items()
+        return [(self._within(view, devices), result) for devices, result in told if view.has(devices)]
 
     def _within(self, view: _View, devices: OpDevices) -> OpDevices:
         if view.is_whole:
@@ -238,7 +238,7 @@ class Replanner:
         Half of all at most; but a single device that was not measured yet is never left out if predicted best.
         """
         best_s = min((p.predicted_s for p in searched), default=math.inf)
-        known = {devices for devices, _ in self._told[view.load]} | {p.devices for p in searched}
+        known = self._told[view.load].keys() | {p.devices for p in searched}
         rules = [p for name in RULES for p in self._asked(view, name, 1)[0]] + self.singles()
         new = {p.devices: p for p in rules if p.devices not in known and p.predicted_s <= NEARLY * best_s}
         chosen = _best_first([*new.values()])

@@ -150,6 +150,16 @@ def test_a_failure_is_told_and_not_proposed_again(graph):
     assert best.devices not in {p.devices for p in plan.propose(4)}
 
 
+def test_a_result_that_is_told_again_takes_no_more_room(graph):
+    plan = Replanner(graph, machine(2))
+    told = Machine(graph, machine(2)).told(plan.singles())
+    plan.tell(told)
+    size = len(pickle.dumps(plan))
+    for _ in range(100):
+        plan.tell(told)
+    assert len(pickle.dumps(plan)) == size
+
+
 def test_measuring_corrects_what_is_predicted(graph):
     """Steps take 10 % and a millisecond more than profiled."""
     plan, clock = Replanner(graph, machine(2)), Machine(graph, machine(2))
