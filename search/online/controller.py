@@ -29,6 +29,7 @@ from search.online.phases.joining import Joining
 from search.online.phases.lost_devices import LostDevices
 from search.online.phases.rest import Rest
 from search.online.phases.split_search import SplitSearch
+from search.online.phases.untouched_looks import compare_untouched
 from search.online.planners import Planners
 from search.online.replan.planner_client import Planner
 from search.online.replan.proposal import NoRoomError, PlanSettings, Proposal
@@ -318,8 +319,9 @@ class Controller:
 
     def _adaptation(self) -> Steps[Adaptation | None]:
         """Begin to adapt to loads; None where that is off, the planner is gone, or no mapping may run."""
-        may_move = isinstance(self.mode, Placed) or self.trials.untouched_competes
-        if not (self.settings.adapt and self.planner is not None and len(self._there()) > 1 and may_move):
+        there = self._there()
+        may_move = self.trials.untouched_competes or (isinstance(self.mode, Placed) and len(there) > 1)
+        if not (self.settings.adapt and self.planner is not None and there and may_move):
             return None
         probes = yield from self._meanwhile(self.live.background(self.live.load_probes))
         adaptation = Adaptation(
@@ -371,6 +373,7 @@ class Controller:
             proposals = yield from self._meanwhile(self.planner.singles())
         made = yield from self.trials.enter(proposals, self.settings.quick)
         self.trials.leave_untouched()
+        yield from compare_untouched(self.trials, self.settings)
         if whole:
             self.trials.favourite = before if isinstance(before, Untouched) else next(iter(made), None)
             self.narrator.say("back", f"all of {listed(there)} are there; on with {self.trials.describe(self.mode)}.")

@@ -55,12 +55,13 @@ def diagnose(
     links = _changed(_unexplained(_valid(slowdown_links), devices), least)
     if not links and len(devices) == len(slowdown_devices) and _alike(devices, least):
         factor = math.exp(sum(map(math.log, devices.values())) / len(devices))
-        why = f"all {len(devices)} devices {_trend(factor)} alike, and no link: moving gains nothing"
+        all_of_them = f"all {len(devices)} devices {_trend(factor)} alike, and no link"
+        why = all_of_them if len(devices) > 1 else f"{_named(devices, {})}, the only device"
         return Diagnosis("alike", step_ratio, dict(devices), {}, why)
     changed = _changed(devices, least)
     if changed or links:
         return Diagnosis("uneven", step_ratio, changed, links, _named(changed, links))
-    why = f"steps take {step_ratio:.2f}x as long, yet no device or link changed by {least:g}x: going on"
+    why = f"steps take {step_ratio:.2f}x as long, yet no device or link changed by {least:g}x"
     return Diagnosis("nothing", step_ratio, {}, {}, why)
 
 

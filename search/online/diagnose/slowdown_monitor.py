@@ -94,13 +94,14 @@ class SlowdownMonitor:
         beside = {name: factor / usual for name, factor in changed.devices.items()}
         return diagnose(beside, {}, step_ratio, FAINT)
 
-    def act_on(self, readings: Sequence[LoadReading], found: Diagnosis) -> None:
-        """Measure later changes against these readings. found: what steps show where the baseline shows nothing."""
-        self.load = self._seen(readings)
-        self._is_felt = not self.load.devices and found.step_ratio > CLEAR
-        if self._is_felt:
+    def act_on(self, readings: Sequence[LoadReading], found: Diagnosis | None = None) -> None:
+        """Measure later changes against these readings. found: what steps show where the baseline shows nothing; None
+        where they show nothing, either.
+        """
+        self.load, self._is_felt = self._seen(readings), False
+        if found is not None and not self.load.devices and found.step_ratio > CLEAR:
             felt = _beyond(_compounded(self.acted_on.load.devices, found.devices), LEAST)
-            self.load = Slowdown(felt, self.load.links)
+            self.load, self._is_felt = Slowdown(felt, self.load.links), True
         self._looked_at = LoadReading.middle(readings)
         self.acted_on = ActedOn(self._looked_at, self.load, self._is_felt)
 

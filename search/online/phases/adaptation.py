@@ -149,6 +149,8 @@ class Adaptation:
     def _look_at_untouched(self) -> Steps[None]:
         if (yield from self._untouched_looks.look()):
             self._level.solved()
+            if isinstance(self.trials.mode, Placed):  # what it gave way to has gone, which probes need not have seen
+                self.monitor.act_on((yield from self._readings()))
         self._untouched_looks.later(self._step())
         self._learn()
 
@@ -218,7 +220,7 @@ class Adaptation:
             names, known = self.monitor.baseline.device_s, self.monitor.acted_on.load.devices
             found = yield from self._single_devices.diagnose(names, known, self._level.unsolved)
         if not found.may_gain and (is_placed or not self._level.is_unsolved):
-            self._nothing_to_gain(found, readings)
+            yield from self._nothing_to_gain(found, readings)
         elif not self._may_pay(found):
             self._cost.refused()
             self._postpone(f"{found.why}; a look at other mappings would cost more than it may gain")
@@ -253,6 +255,8 @@ class Adaptation:
         if isinstance(self.trials.mode, Placed):
             return self.monitor.diagnose(readings, ratio)
         found = self.monitor.diagnose(readings, 1.0)
+        if found.kind == "alike" and found.has_eased and self._may_return:  # they did beside the untouched step
+            found = replace(found, kind="uneven")
         said = f"untouched steps take {ratio:.2f}x as long"
         return replace(found, why=said if found.kind == "nothing" else f"{said}, {found.why}")
 
@@ -286,17 +290,24 @@ class Adaptation:
             self._level.solved()
             self._learn()
 
-    def _nothing_to_gain(self, found: Diagnosis, readings: list[LoadReading]) -> None:
+    def _nothing_to_gain(self, found: Diagnosis, readings: list[LoadReading]) -> Steps[None]:
+        """No other mapping may be better; but the untouched step may be, where all devices slowed."""
+        before, lost_s, begin = self.trials.mode, self.trials.lost_s, self._step()
+        if (yield from self._untouched_looks.try_instead(found)):
+            self.monitor.act_on(readings, found)
+            self.planner.slowed(self.monitor.load.devices, self.monitor.load.links)
+            self._conclude(found, before, self.trials.lost_s - lost_s, begin)
+            return
         only_probed = found.step_ratio == 1.0 and isinstance(self.trials.mode, Placed)  # they said that it had eased
         if found.kind == "alike":
             self.monitor.take_for_usual(readings)
             self._level.solved()
-            self._postpone(found.why)
+            self._postpone(f"{found.why}: moving gains nothing")
         elif only_probed:
             self.monitor.take_load_from(readings)
-            self._postpone(found.why)
+            self._postpone(f"{found.why}: going on")
         else:
-            self._stay(found.why)
+            self._stay(f"{found.why}: going on")
 
     def _readings(self) -> Steps[list[LoadReading]]:
         readings = [self.probes.take()]
@@ -325,8 +336,8 @@ class Adaptation:
             if self._has_all:
                 self._level.solved()
             self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s, 1)} a step: staying")
-        load = self.monitor.load
-        if not (load.devices or load.links) and found.has_eased and trials.favourite is not UNTOUCHED:
+        load, is_whole = self.monitor.load, not trials.live.session.missing
+        if is_whole and not (load.devices or load.links) and found.has_eased and trials.favourite is not UNTOUCHED:
             trials.favourite = trials.mode  # the untouched step stays it: what slows that is no load on a device
         trials.forget(self.settings.kept)
         self._learn()

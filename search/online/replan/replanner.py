@@ -85,6 +85,8 @@ class Replanner:
         """
         if count < 1:
             return []
+        if len(self.names) == 1:  # nothing to search
+            return [single for single in self.singles() if single.devices not in self._told[self.load]][:count]
         end_s = math.inf if seconds is None else self.clock() + seconds
         self._refused = Refusals()
         view = self._view()

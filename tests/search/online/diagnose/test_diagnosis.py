@@ -45,7 +45,7 @@ def test_where_all_devices_change_alike_moving_gains_nothing(factor):
     found = diagnose({"a": factor, "b": 1.05 * factor}, {("a", "b"): 1.0}, factor)
     assert found.kind == "alike"
     assert not found.may_gain
-    assert "moving gains nothing" in found.why
+    assert "2 devices" in found.why and "alike" in found.why
 
 
 def test_devices_that_change_by_different_factors_are_not_alike():
@@ -54,7 +54,8 @@ def test_devices_that_change_by_different_factors_are_not_alike():
 
 
 def test_a_lone_device_cannot_be_relieved():
-    assert not diagnose({"a": 2.0}, {}, 2).may_gain
+    found = diagnose({"a": 2.0}, {}, 2)
+    assert not found.may_gain and found.why == "load on a up 2.0x, the only device"
 
 
 def test_devices_of_which_some_are_unknown_did_not_change_alike():
@@ -72,7 +73,7 @@ def test_where_single_devices_that_are_known_did_not_slow_it_is_one_of_the_other
 def test_within_the_least_nothing_is_found(devices):
     found = diagnose(devices, {("a", "b"): 1.1}, 1.3)
     assert found.kind == "nothing"
-    assert found.why == "steps take 1.30x as long, yet no device or link changed by 1.15x: going on"
+    assert found.why == "steps take 1.30x as long, yet no device or link changed by 1.15x"
 
 
 def test_renaming_devices_renames_the_diagnosis():

@@ -5,7 +5,7 @@ import pytest
 from placer.train.steps.modes import UNTOUCHED, Placed
 from tests.search.online.simulated.machine import Machine
 from tests.search.online.simulated.mappings import TOPOLOGY
-from tests.search.online.simulated.training import Training, rejoined
+from tests.search.online.simulated.training import Training, rejoined, settled
 
 
 def ended_untouched(seed, **machine):
@@ -57,6 +57,33 @@ def test_everything_slowed_alike_is_no_reason_to_leave_the_untouched_step():
         ran = [mode for mode, _, _ in training.machine.ran[begin:]]
         assert training.mode is UNTOUCHED
         assert sum(mode is not UNTOUCHED for mode in ran) < 15
+
+
+@pytest.mark.parametrize(
+    ("seen", "left"), [({"understated": 1.0, "probe_noise": 0.02}, 80), ({"understated": 0.0, "probe_noise": 0.0}, 700)]
+)
+def test_where_all_devices_slow_alike_the_untouched_step_takes_over_and_gives_way_when_they_are_fast_again(seen, left):
+    """Where probes see nothing of a load, they do not see it leave, either: the mapping is looked at after a while."""
+    for seed in range(6):
+        elsewhere = {"competes": True, "elsewhere": True, "untouched_s": 0.22, "stragglers": 0.0}
+        training, _ = settled(seed, (3.0, 3.0), 400, **elsewhere, **seen)
+        assert isinstance(training.mode, Placed)
+        training.steps(60)
+        assert training.mode is UNTOUCHED
+        training.steps(340 + left)
+        assert isinstance(training.mode, Placed)
+        assert training.true_s < 1.1 * training.machine.best_s()
+
+
+def test_all_devices_that_slow_alike_are_kept_where_the_untouched_step_is_no_faster():
+    kept = {"competes": True, "elsewhere": True, "untouched_s": 0.5, "understated": 1.0, "probe_noise": 0.02}
+    for seed in range(4):
+        training, begin = settled(seed, (3.0, 3.0), 1000, **kept)
+        mode = training.mode
+        training.steps(400)
+        assert training.mode is mode
+        assert 1 <= sum(ran is UNTOUCHED for ran, _, _ in training.machine.ran[begin:]) <= 8
+        assert "alike" in training.said("stayed")[0]
 
 
 def test_a_load_on_this_process_that_comes_and_goes_is_followed_less_and_less():

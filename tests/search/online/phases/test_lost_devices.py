@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from placer.train.steps.modes import Placed
+from placer.train.steps.modes import UNTOUCHED, Placed
 from search.online.phases.retry_later import MOST_REFUSED_SHARE
 from tests.search.online.simulated.machine import FakeStep, Machine
 from tests.search.online.simulated.mappings import CALM, SINGLES, TOPOLOGY
@@ -23,6 +23,35 @@ def test_when_devices_are_back_the_mapping_of_before_runs_again(left):
     training.steps(60)
     assert training.mode.devices == before
     assert "worker:0, worker:1 are there" in training.said("back")[-1]
+
+
+def test_after_a_loss_the_untouched_step_runs_where_it_is_the_faster_one_and_is_watched():
+    """Two devices take 0.1 s a step, and the one that is left 0.19 s."""
+    for seed in range(4):
+        machine = Machine(seed, competes=True, untouched_s=0.14, probe_noise=0.02)
+        training = Training(machine).until("steady").steps(60)
+        before = training.mode.devices
+        rejoined(training, ("worker:0",))
+        training.steps(100)
+        assert training.mode is UNTOUCHED
+        machine.hosts.append((machine.step, machine.step + 300, 3.0))
+        training.steps(200)
+        assert training.mode.devices == SINGLES[0]
+        training.steps(100)
+        rejoined(training, TOPOLOGY.names)
+        training.steps(60)
+        assert training.mode.devices == before
+
+
+def test_after_a_loss_a_device_that_slows_down_gives_way_to_the_untouched_step():
+    seen = {"understated": 1.0, "probe_noise": 0.02}
+    training = Training(Machine(competes=True, elsewhere=True, untouched_s=0.3, **seen)).until("steady").steps(60)
+    rejoined(training, ("worker:0",))
+    training.steps(100)
+    assert training.mode.devices == SINGLES[0]
+    training.machine.loads.append((training.machine.step, 10**6, (3.0, 3.0)))
+    training.steps(100)
+    assert training.mode is UNTOUCHED
 
 
 def rejoining(training, refused=None):

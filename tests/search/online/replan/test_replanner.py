@@ -313,6 +313,14 @@ def test_the_last_device_that_can_run_an_op_cannot_be_missed():
         plan.only([])
 
 
+def test_the_only_device_that_is_left_is_proposed_until_it_was_measured(graph):
+    plan = Replanner(graph, machine(2), PlanSettings(searcher="local"))
+    plan.only(["worker:1"])
+    assert [set(p.devices) for p in plan.propose(3)] == [{1}]
+    plan.tell(Machine(graph, machine(2)).told(plan.singles()))
+    assert plan.propose(3) == []
+
+
 # Run order, pickles.
 
 

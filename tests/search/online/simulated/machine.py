@@ -30,7 +30,8 @@ class FakeStep:
 class Machine:
     """A stage: what steps take, by the loads of the moment; loads: (first step, step after the last, factors).
 
-    hosts: the same of the cores that only the untouched step uses, with one factor. scale: of all step times.
+    hosts: the same of the cores that only the untouched step uses, with one factor. elsewhere: whether it uses no
+    others, so that loads of devices are none of its. scale: of all step times.
 
     error: relative standard deviation of what mappings really take. noise: of a step's logarithm, `hang` of which is
     that of the step before. stragglers: share of steps that take three times as long.
@@ -39,12 +40,13 @@ class Machine:
     def __init__(
         self, seed=0, *, error=0.02, noise=0.04, hang=0.0, stragglers=0.01, drift=0.0, untouched_s=0.11,
         competes=False, loads=(), hosts=(), understated=0.6, probe_noise=0.08, disturbed=1.5, planner=TablePlanner,
-        overlap=1.0, scale=1.0,
+        overlap=1.0, scale=1.0, elsewhere=False,
     ):  # fmt: skip
         self.rng, self.seed = np.random.default_rng(seed), seed
         self.clock, self.step, self.competes = Clock(), 0, competes
         self.error, self.noise, self.hang, self.stragglers, self.drift = error, noise, hang, stragglers, drift
         self.scale, self.untouched_s, self.loads, self.hosts = scale, scale * untouched_s, list(loads), list(hosts)
+        self.elsewhere = elsewhere
         self.links = []  # as loads, with one factor
         self.understated, self.probe_noise, self.disturbed = understated, probe_noise, disturbed
         self.thread = Line(self.clock)
@@ -158,7 +160,7 @@ class Machine:
         load = load or self.load
         if mode is UNTOUCHED:
             host = math.prod(factor for begin, end, factor in self.hosts if begin <= self.step < end)
-            return self.untouched_s * max(load) * host
+            return self.untouched_s * (1.0 if self.elsewhere else max(load)) * host
         return (
             self.mapping_s(mode.devices, load)
             * linked(mode.devices, self.link_factor)

@@ -19,6 +19,7 @@ class TablePlanner:
         self.machine, self.line, self.calls = machine, Line(machine.clock), []
         self.load = self.probed = CALM
         self.link = 1.0  # how many times as slow
+        self.names = TOPOLOGY.names
         self.told = {CALM: {}}
         self.known = self.told[CALM]
         self.dies_at_s = math.inf
@@ -41,7 +42,7 @@ class TablePlanner:
         self.closed = True
 
     def singles(self):
-        return self._later("singles", 0.2, lambda: [self._proposal(d, "single") for d in SINGLES])
+        return self._later("singles", 0.2, lambda: [self._proposal(d, "single") for d in self._on_those(SINGLES)])
 
     def tell(self, measured):
         return self._later("tell", 0.0, lambda: self._told(measured))
@@ -62,7 +63,11 @@ class TablePlanner:
         return self._later("slowed", 0.05, lambda: self._slowed(device_factor, link_factor))
 
     def only(self, names):
-        return self._later("only", 0.05, lambda: None)
+        return self._later("only", 0.05, lambda: setattr(self, "names", tuple(names)))
+
+    def _on_those(self, mappings):
+        """Those that only use devices which are there."""
+        return [devices for devices in mappings if {TOPOLOGY.names[d] for d in set(devices)} <= set(self.names)]
 
     def _slowed(self, factors, links=None):
         self.link = max((links or {}).values(), default=1.0)
@@ -88,7 +93,7 @@ class TablePlanner:
         )
 
     def _proposed(self, count):
-        new = [d for d in pool() if d not in self.known]
+        new = [d for d in self._on_those(pool()) if d not in self.known]
         best = sorted(new, key=self._predicted_s)[:count]
         return [self._proposal(d, "hybrid") for d in best]
 
