@@ -61,6 +61,7 @@ class LiveStep:
         self._calls = Calls(session, self.untouched, self.variants, self._builder, lambda: self._joined)
         self.thread = BackgroundThread()
         self._is_resting = False
+        self._probe_products: dict[str, int] = {}  # of the latest probes of the load
         self.entry = session.enter(self)
 
     @property
@@ -320,7 +321,16 @@ class LiveStep:
 
     def load_probes(self) -> LoadProbes:
         """Probes of the devices that are there."""
-        return LoadProbes(self.session.present)
+        return self._probes({})
+
+    def load_probes_again(self) -> LoadProbes:
+        """The same after devices were joined anew: what they take compares with what the latest ones took."""
+        return self._probes(self._probe_products)
+
+    def _probes(self, products: dict[str, int]) -> LoadProbes:
+        probes = LoadProbes(self.session.present, products=products)
+        self._probe_products = probes.products
+        return probes
 
     def mapping(self, devices: tuple[int, ...], plan: int = WHOLE) -> Mapping:
         """The main signature's ops, divided by a plan, on these devices."""

@@ -342,7 +342,7 @@ class Controller:
         self.generation = self.live.session.generation
         yield from self.trials.build_again(self.live.mode)
         if adaptation is not None:
-            adaptation.probes.replace((yield from self._meanwhile(self.live.background(self.live.load_probes))))
+            adaptation.probes.replace((yield from self._meanwhile(self.live.background(self.live.load_probes_again))))
 
     def look_aside(self) -> None:
         """After a call of another signature than the main one: look for losses, and say once if most calls are such."""

@@ -36,10 +36,19 @@ class LoadProbes:
     back and forth four times. Make new probes after reconnecting: these lose their variables.
     """
 
-    def __init__(self, devices: Devices, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        devices: Devices,
+        clock: Callable[[], float] = time.perf_counter,
+        products: Mapping[str, int] | None = None,
+    ) -> None:
+        """products: how many matrix products the probe of a device takes, as `products` of other probes, with which
+        these are to be compared; the probe of a device that is not among them is sized.
+        """
         names = devices.topology.names
         tf_names = devices.tf_names
         self._clock = clock
+        self.products = dict(products or {})
         with waiting("probes of the load were made", first=True):
             self._make(names, tf_names)
 
@@ -47,7 +56,7 @@ class LoadProbes:
         squares = {name: variable_on(tf_names[name], tf.fill([SIDE, SIDE], 1.0 / SIDE)) for name in names}
         vectors = {name: variable_on(tf_names[name], tf.zeros([LINK_FLOATS])) for name in names}
         self._kept = (squares, vectors)  # functions do not keep the variables that they read alive
-        self._devices = {name: self._sized(square) for name, square in squares.items()}
+        self._devices = {name: self._sized(name, square) for name, square in squares.items()}
         self._links = {(a, b): _there_and_back(vectors[a], vectors[b]) for a, b in combinations(names, 2)}
         for probe in self._links.values():
             for _ in range(2):
@@ -78,14 +87,16 @@ class LoadProbes:
             probe().numpy()
         return self._clock() - begin
 
-    def _sized(self, square: tf.Variable) -> Callable[[], Any]:
-        """The device's probe, with the number of products doubled until it takes `PROBE_S`."""
-        for doubling in range(MOST_DOUBLINGS + 1):
-            probe = _products(square, 2**doubling)
+    def _sized(self, name: str, square: tf.Variable) -> Callable[[], Any]:
+        """The device's probe, with the number of products doubled until it takes `PROBE_S`, unless that was given."""
+        given = self.products.get(name)
+        for count in [2**doubling for doubling in range(MOST_DOUBLINGS + 1)] if given is None else [given]:
+            probe = _products(square, count)
             for _ in range(2):
                 self._timed(probe)
             if self._timed(probe) >= PROBE_S:
                 break
+        self.products[name] = count
         return probe
 
 

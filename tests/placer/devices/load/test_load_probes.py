@@ -113,6 +113,14 @@ def test_a_probe_is_doubled_until_it_takes_long_enough_and_nothing_is_folded_awa
     assert (ran.count(("AddV2", "0")), ran.count(("AddV2", "1"))) == (4, 4)
 
 
+def test_probes_that_are_to_be_compared_with_others_are_of_the_same_size(two_cpus):
+    with collected_nodes() as nodes:
+        probes = LoadProbes(two_cpus, Ticks(), {"cpu:0": 4})
+    ran = [(node.op.removeprefix("_Mkl"), node.device[-1:]) for node in nodes]
+    assert (ran.count(("MatMul", "0")), ran.count(("MatMul", "1"))) == (4, 1)
+    assert probes.products == {"cpu:0": 4, "cpu:1": 1}
+
+
 @pytest.mark.slow
 @pytest.mark.workers
 def test_a_busy_process_on_one_workers_core_slows_that_worker():

@@ -152,6 +152,17 @@ def test_workers_that_are_joined_anew_under_a_load_make_no_difference_to_what_fo
     assert np.percentile(left, 90) <= 30
 
 
+def test_a_load_is_not_taken_for_gone_because_workers_were_joined_anew_under_it():
+    """Probes are sized by what they take, so that new ones would be shorter under a load."""
+    for seed in range(6):
+        training, _ = settled(seed, (2.0, 1.0), 10**6, probe_noise=0.02)
+        training.steps(100)
+        tried = joining_anew(training)
+        training.steps(200)
+        assert len(tried) == 1
+        assert not any(" down " in said for said in [*training.said("moved"), *training.said("stayed")])
+
+
 def test_a_mapping_that_cannot_be_built_again_is_left_out():
     training = Training(Machine()).until("steady").steps(60)
     single = next(one for one in training.controller.trials.built if one.devices in SINGLES)

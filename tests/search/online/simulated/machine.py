@@ -64,7 +64,7 @@ class Machine:
         self._last = 0.0
         # What calls of a mapping are timed at, as a share of a step, once GPUs are no longer waited for.
         self.overlap, self._calls_in_mode = overlap, 0
-        self.probes = 0
+        self.probes, self.probe_s = 0, dict.fromkeys(TOPOLOGY.names, 7e-3)
         self.is_away, self.needed, self.gone = False, None, None  # the last two: why devices cannot be left, or joined
 
     # As a stage.
@@ -75,7 +75,8 @@ class Machine:
 
     def background(self, work):
         name = getattr(work, "__name__", "")
-        seconds = {"capture": 1.0, "profile": 2.0, "load_probes": 0.5}.get(name) or self.rng.uniform(0.5, 2.0)
+        known = {"capture": 1.0, "profile": 2.0, "load_probes": 0.5, "load_probes_again": 0.5}
+        seconds = known.get(name) or self.rng.uniform(0.5, 2.0)
         return self.thread.submit(seconds, work)
 
     def leave_alone(self, why):
@@ -94,6 +95,14 @@ class Machine:
         return "some ops are divided"
 
     def load_probes(self):
+        """Each is halved as long as it takes 5 ms then."""
+        for name, factor in zip(TOPOLOGY.names, self.load, strict=True):
+            self.probe_s[name] = 7e-3
+            while self.probe_s[name] * factor**self.understated >= 10e-3:
+                self.probe_s[name] /= 2
+        return self
+
+    def load_probes_again(self):
         return self
 
     def build(self, devices, order, name, plan=0):
@@ -132,7 +141,8 @@ class Machine:
         self.clock.now_s += 0.05
         self.probes += 1
         load = {name: factor**self.understated for name, factor in zip(TOPOLOGY.names, self.load, strict=True)}
-        probed = {name: 7e-3 * f * math.exp(self.rng.normal(0, self.probe_noise)) for name, f in load.items()}
+        noise = {name: math.exp(self.rng.normal(0, self.probe_noise)) for name in load}
+        probed = {name: self.probe_s[name] * f * noise[name] for name, f in load.items()}
         link_s = 4e-3 * max(load.values()) * self.link_factor * math.exp(self.rng.normal(0, self.probe_noise))
         return LoadReading(probed, {TOPOLOGY.names: link_s})
 
