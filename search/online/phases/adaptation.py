@@ -23,6 +23,7 @@ from search.online.diagnose.slowdown_monitor import SlowdownMonitor
 from search.online.diagnose.step_level import StepLevel, is_clear
 from search.online.diagnose.worth import LookCost
 from search.online.interfaces import Probes, Steps
+from search.online.phases.every import Every
 from search.online.phases.look import Look
 from search.online.phases.refinement import Refinement
 from search.online.phases.single_devices import SingleDevices
@@ -65,6 +66,7 @@ class Adaptation:
         self._cost = LookCost(trial_s)
         self._step = step
         self._looked_at = deque([step()], maxlen=MOST_LOOKS)  # steps, of which some may be one in several
+        self._probing, self._renewing = Every(settings.probe_every, step()), Every(LONG, step())
         self._untouched_looks = UntouchedLooks(trials, settings)
         self._refinement = Refinement(trials, planner, settings, step)
         self._drift = Backoff(DRIFT)  # when to look again at what makes steps drift
@@ -93,7 +95,7 @@ class Adaptation:
         self._level.settle(self.trials.latest_s)
         if change is not None:
             self._alarm(change)
-        elif step % self.settings.probe_every == 0 and self.probes.may_spend:
+        elif self._probing.passed(step) and self.probes.may_spend:
             self._probe()
         if self._returning:
             backoff, mode = self._backoff, self.trials.mode
@@ -166,7 +168,7 @@ class Adaptation:
                 self._gone_or_alarmed(True)
             elif is_placed:
                 self._look_at_growth()
-        elif not self.monitor.is_sure or self._step() % LONG == 0:
+        elif not self.monitor.is_sure or self._renewing.passed(self._step()):
             self.monitor.calm()
 
     def _look_at_growth(self) -> None:

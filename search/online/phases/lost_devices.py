@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from placer.errors import listed
 from search.online.interfaces import LiveStepLike
+from search.online.phases.every import Every
 from search.online.phases.retry_later import RetryLater
 from search.online.trials.trials import Say
 
@@ -22,18 +23,20 @@ class LostDevices:
         self, live: LiveStepLike, probe_every: int, say: Say, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         """probe_every: steps between two checks whether devices came back. clock: seconds."""
-        self.live, self.probe_every, self._say = live, probe_every, say
+        self.live, self._say = live, say
+        self._looking, self._checking, self._counting = Every(probe_every), Every(CHECK_EVERY), Every(CHECK_EVERY)
         self._rejoining, self._freeing, self._clock = RetryLater(clock), RetryLater(clock), clock
         self._given_up = set[tuple[str, str]]()  # of what it was said
 
     def due(self, step: int) -> int:
         """How many steps later `check` may have something to do."""
-        return min(every - step % every for every in (CHECK_EVERY, self.probe_every))
+        return min(self._looking.left(step), self._checking.left(step))
 
     def check(self, step: int) -> None:
         """Join devices that are back, or say once why not; or have the session check whether any was lost."""
         session = self.live.session
-        is_due = step % self.probe_every == 0 and self._rejoining.is_due
+        looks, checks = self._looking.passed(step), self._checking.passed(step)
+        is_due = looks and self._rejoining.is_due
         if session.missing and is_due and (back := session.back()):
             why = self._rejoining.attempt(session.rejoin)
             if why is not None and self._rejoining.is_news(f"{listed(back)}: {why}"):
@@ -48,7 +51,7 @@ class LostDevices:
                     f"{name} is given up: its worker cannot be started ({why.rstrip('.')}). What was placed goes on "
                     "without it; no search begins any more until the program is started again.",
                 )
-        elif step % CHECK_EVERY == 0:  # nothing else notices the loss of an idle worker
+        elif checks:  # nothing else notices the loss of an idle worker
             session.suspect()
 
     def free(self, step: int) -> bool:
@@ -56,7 +59,7 @@ class LostDevices:
         them are there. Then nothing that was built may be used any more but the live step's mode of now.
         """
         session = self.live.session
-        if step % CHECK_EVERY or not (session.keeps_much and self._freeing.is_due):
+        if not (self._counting.passed(step) and session.keeps_much and self._freeing.is_due):
             return False
         begin_s = self._clock()
         why = self._freeing.attempt(session.join_anew)

@@ -87,6 +87,19 @@ def test_when_slow_links_are_fast_again_steps_are_soon_as_good_as_before():
     assert np.median(left) <= 30
 
 
+def test_that_links_are_fast_again_is_noticed_also_where_every_other_call_is_of_another_signature():
+    """No step of a mapping that avoids them shows it: only probes do."""
+    left = []
+    for seed in range(8):
+        training, begin = settled(seed, CALM, 1)
+        training.machine.links.append((begin, begin + 150, 12.0))
+        training.every_other(150)
+        assert len(set(training.controller.mode.devices)) == 1
+        training.every_other(150)
+        left.append(steps_until_good(training, begin + 150, CALM))
+    assert np.median(left) <= 30
+
+
 def growing(seed, to, steps, pieces=40):
     """A training on which a load on worker:0 grew evenly to that factor."""
     training = Training(Machine(seed)).until("steady").steps(60)

@@ -152,6 +152,13 @@ def test_workers_that_are_joined_anew_under_a_load_make_no_difference_to_what_fo
     assert np.percentile(left, 90) <= 30
 
 
+def test_workers_are_joined_anew_also_where_every_other_call_is_of_another_signature():
+    training = Training(Machine()).until("steady").steps(60)
+    tried = joining_anew(training)
+    training.every_other(100)
+    assert len(tried) == 1
+
+
 def test_a_load_is_not_taken_for_gone_because_workers_were_joined_anew_under_it():
     """Probes are sized by what they take, so that new ones would be shorter under a load."""
     for seed in range(6):

@@ -49,6 +49,19 @@ class Training:
                 self._leave_alone()
         return self
 
+    def every_other(self, count):
+        """So many steps of the main signature, each after a call of another one, of which the script is sent nothing.
+
+        The main ones are the odd ones, so that no multiple of ten is among them.
+        """
+        for _ in range(count):
+            self.controller.narrator.step = 2 * (self.machine.step + 1)
+            self.controller.look_aside()
+            step_s = self.machine.run(self.machine.mode)
+            self.controller.narrator.step = 2 * self.machine.step + 1
+            self.machine.mode = self.script.send(step_s)
+        return self
+
     def _leave_alone(self):
         """As an AutoStep does where the script has found a reason."""
         if self.machine.left_alone is not None:
