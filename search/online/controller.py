@@ -68,6 +68,7 @@ class Controller:
         self._is_calm = False  # whether the script waits for nothing but a change of step times
         self._said_scattered = False
         self._is_going_over = False  # to another signature, which is not captured yet
+        self._stalled_s = 0.0  # seconds that the training stood still for this search
         self.generation = 0  # of the devices, where the script joined them anew and goes on by itself
         self.lost = LostDevices(live, settings.probe_every, narrator.say, clock)
         self._joining = Joining(live, self.trials, narrator, self._look_for_lost, self._join)
@@ -157,7 +158,7 @@ class Controller:
         self._search = FirstSearch(self.trials, self.settings, self.narrator)
         self._splits = SplitSearch(self.trials, self.settings, self.narrator)
         self._rest.nearest = None
-        self._unfound = True
+        self._unfound, self._stalled_s = True, 0.0
 
     def _end_planner(self) -> None:
         if self.planner is not None:
@@ -251,7 +252,9 @@ class Controller:
         self.narrator.now(phase_names.PROFILING)
         work = self.live.background(self.live.profile if plan == WHOLE else lambda: self.live.profile(plan))
         if self.live.shares_cores:  # the training stands still: together both would take twice as long, and be wrong
+            begin_s = self.clock()
             graph, self.topology = work.result()
+            self._stalled_s += self.clock() - begin_s
         else:
             graph, self.topology = yield from self._meanwhile(work)
         return graph
@@ -291,6 +294,7 @@ class Controller:
             yield from self._rest.run()
             self._begin_anew()
             yield from self._find()
+            self._rest.searched(self._stalled_s + self.trials.lost_s)
 
     def _watch(self) -> Steps[None]:
         """Steady steps, until rest is due. Mappings are tried where the load changes."""
@@ -325,15 +329,9 @@ class Controller:
             return None
         probes = yield from self._meanwhile(self.live.background(self.live.load_probes))
         adaptation = Adaptation(
-            self.trials,
-            self.planner,
-            probes,
-            self.settings,
-            self.narrator.say,
-            lambda: self.narrator.step,
-            self._search.trial_s,
-            self.clock,
-        )
+            self.trials, self.planner, probes, self.settings, self.narrator.say, lambda: self.narrator.step,
+            self._search.trial_s, self.clock,
+        )  # fmt: skip
         yield from adaptation.begin()
         return adaptation
 

@@ -26,6 +26,7 @@ from search.online.trials.trials import LATEST, Trials
 from search.online.trials.tried import LiveTrial
 
 FAR = 1.5  # times the untouched step: a mapping that takes longer is not near
+NEARER = 0.9  # of that, which a look must show: few steps tell little, and a whole search follows
 SEEN_EVERY_S = 0.02  # seconds of steps of which only the last is sent to the script
 SHARE = 0.03  # of the time of rest that looks may cost
 FIRST_SPENT_S = 2.0  # what a look is taken to cost before the first one
@@ -51,8 +52,8 @@ class Rest:
         self.is_calm = False  # whether it waits for nothing but a change of step times
         self._margin = 0.0  # step time of `nearest` / that of the untouched step
         self._usual_s: float | None = None  # median step at rest since `_margin` was measured
-        self._spent_s = FIRST_SPENT_S  # seconds that the last look cost
-        self._vain = 0  # looks in a row that found no mapping near
+        self._spent_s = FIRST_SPENT_S  # seconds that the last look cost, and a search that followed it
+        self._vain = 0  # looks in a row after which the training rested on, or again
         self._leaving = RetryLater(clock)  # whether the devices can be left
 
     @property
@@ -88,16 +89,27 @@ class Rest:
         while True:
             yield from self._wait()
             if (yield from self._look()):
-                self.nearest, self._vain = None, 0
+                self.nearest = None
                 return
-            self._vain = min(self._vain + 1, MOST_DOUBLINGS)
+            self._count_vain()
             self.trials.free()
+
+    def searched(self, cost_s: float) -> None:
+        """A search followed the last look, and cost so many seconds; in vain where rest is due again."""
+        self._spent_s += cost_s
+        if self.is_due:
+            self._count_vain()
+        else:
+            self._vain = 0
 
     def unseen(self, step_s: float) -> int:
         """How many of the next calls, each of so many seconds, need not be looked at."""
         return int(SEEN_EVERY_S / step_s) if self.is_calm else 0
 
     # Within.
+
+    def _count_vain(self) -> None:
+        self._vain = min(self._vain + 1, MOST_DOUBLINGS)
 
     def _wait(self) -> Steps[None]:
         """Untouched steps until it is time to look."""
@@ -165,7 +177,7 @@ class Rest:
         here_s, best = trials.step_s.get(UNTOUCHED), trials.fastest(trials.built)
         if best is None or here_s is None:
             return False
-        if trials.known_s(best) < FAR * here_s:
+        if trials.known_s(best) < NEARER * FAR * here_s:
             return True
         self._margin, self._usual_s = trials.known_s(best) / here_s, None
         return False

@@ -1,9 +1,11 @@
 """A simulated training at rest: its devices are left, and joined again when a mapping may have come near."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
+from placer.phase_names import LOOKING_AGAIN, STEADY
 from placer.train.steps.modes import UNTOUCHED, Placed
 from search.online.phases.rest import Rest
 from search.online.settings import OnlineSettings
@@ -76,6 +78,31 @@ def test_looks_that_bring_nothing_are_further_and_further_apart():
     assert 1 <= joined[0] <= 6 and joined[3] <= 2 < sum(joined), joined
     assert all(mode is UNTOUCHED for mode, _, _ in machine.ran[-100:])
     assert machine.is_away and len(training.said("left")) == 1 + sum(joined)
+
+
+def test_searches_after_which_the_training_rests_again_are_further_and_further_apart():
+    """Something else slows this process, and is gone whenever mappings are searched."""
+    training = at_rest()
+    machine, calm = training.machine, 0
+    for _ in range(20_000):
+        calm = calm + 1 if training.controller.narrator.phase in (STEADY, LOOKING_AGAIN) else 0
+        machine.hosts[:] = [(0, 10**6, 4.0)] if calm > 40 else []
+        training.steps(1)
+    ended = [entry.step for entry in training.journal.entries if entry.kind == "end"]
+    apart = [later - one for one, later in pairwise(ended)]
+    assert 2 <= len(apart) <= 8
+    assert apart[-1] > 3 * apart[0]
+
+
+def test_a_mapping_that_has_hardly_come_nearer_is_not_searched_for():
+    """Few steps say so, and a search would find it as far off as before."""
+    training = at_rest(machine={"noise": 0.01, "stragglers": 0.0})
+    rest = training.controller._rest
+    nearest_s = training.machine.mapping_s(rest.nearest.devices)
+    training.machine.hosts.append((training.machine.step, 10**6, nearest_s / 1.43 / 0.05))
+    training.steps(8000)
+    assert training.said("joined") and len(training.said("end")) == 1
+    assert training.machine.is_away
 
 
 def test_devices_that_another_step_needs_are_left_once_it_no_longer_does():
