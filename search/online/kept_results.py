@@ -22,8 +22,11 @@ class KeptResults:
         self.store, self.live, self._say = store, live, say
 
     def add(self, trial: LiveTrial, tried: Sequence[LiveTrial]) -> None:
-        """Store a mapping's result, as compared with the first of `tried` that ran; nothing before there is one."""
-        anchor = next(((t, t.result.step_s) for t in tried if isinstance(t.result, Measured)), None)
+        """Store a mapping's result, as compared with the first of `tried` that was measured to the end; nothing before
+        there is one.
+        """
+        ran = ((t, t.result) for t in tried if isinstance(t.result, Measured))
+        anchor = next(((t, result.step_s) for t, result in ran if not result.stopped_early), None)
         if self.store is None or self.live.graph is None or anchor is None:
             return
         first, first_s = anchor

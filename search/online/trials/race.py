@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
-from placer.result import is_faster, summary
+from placer.result import Measured, is_faster, summary
 from placer.train.steps.modes import Mode
 from search.online.interfaces import Steps
 
@@ -19,22 +20,29 @@ CLEARLY = 0.06  # slower than the fastest, and the noise of few steps may still 
 
 
 def sample(mode: Mode, repeats: int, hopeless_s: float = math.inf) -> Steps[list[float]]:
-    """Seconds of `repeats` steps in `mode`; stops after the first that takes longer than `hopeless_s`."""
+    """Seconds of `repeats` steps in `mode`; stops after two in a row that take longer than `hopeless_s`, since one may
+    be a straggler.
+    """
     yield mode
     took: list[float] = []
-    while len(took) < repeats and max(took, default=0.0) <= hopeless_s:
+    while len(took) < repeats and (len(took) < 2 or min(took[-2:]) <= hopeless_s):
         took.append((yield mode))
     return took
+
+
+def measured(steps_s: Sequence[float], *wanted: int) -> Measured:
+    """The result of these steps, stopped early unless they are as many as one of `wanted`."""
+    return replace(summary(steps_s), stopped_early=len(steps_s) not in wanted)
 
 
 def race(modes: Sequence[Mode], repeats: int, hopeless: float = math.inf) -> Steps[dict[Mode, list[float]]]:
     """Seconds of `repeats` steps of each, in two turns, so that a drift of the machine favours none.
 
     After the first turn, those clearly slower than the fastest drop out; if only one is left, there is no second turn.
-    hopeless: a step that takes this many times as long as one of modes[0] ends a turn.
+    hopeless: two steps in a row that take this many times as long as one of modes[0] end a turn.
     """
     took: dict[Mode, list[float]] = {mode: [] for mode in modes}
-    first = -(-repeats // 2)
+    first = first_turn(repeats)
     for mode in modes:
         took[mode] += yield from sample(mode, first, _hopeless_s(took[modes[0]], hopeless))
     near = _near(took)
@@ -42,6 +50,11 @@ def race(modes: Sequence[Mode], repeats: int, hopeless: float = math.inf) -> Ste
         for mode in near:
             took[mode] += yield from sample(mode, repeats - first, _hopeless_s(took[modes[0]], hopeless))
     return took
+
+
+def first_turn(repeats: int) -> int:
+    """How many steps of a mode the first of the two turns counts."""
+    return -(-repeats // 2)
 
 
 def _hopeless_s(beside_s: Sequence[float], hopeless: float) -> float:

@@ -19,7 +19,7 @@ from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import Answer, LiveStepLike, Steps
 from search.online.journal import Kind
 from search.online.replan.proposal import Proposal
-from search.online.trials.race import race, sample
+from search.online.trials.race import first_turn, measured, race, sample
 from search.online.trials.tried import LiveTrial, Tried
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class TrialSettings:
 
     repeats: int = 8  # counted steps of each mode in a race
     sample_steps: int = 3  # counted steps of a mode that is new
-    hopeless: float = 2.0  # a step this many times as long as the incumbent's ends a sample
+    hopeless: float = 2.0  # two steps in a row this many times as long as the incumbent's end a sample
     least_gain: float = 0.01  # share of a step worth a move
     sigmas: float = 1.0  # standard deviations that a gain must exceed
 
@@ -150,10 +150,10 @@ class Trials:
         beside = self._beside(settings)
         scale = self.step_s.setdefault(self.mode, beside.step_s) / beside.step_s
         took = yield from sample(mode, settings.sample_steps, settings.hopeless * self.bar_s / scale)
-        found = summary(took)
-        self._note({self.mode: list(self.latest_s), mode: took}, self.mode, beside, [mode])
+        found = measured(took, settings.sample_steps)
+        self._note({mode: found}, self.mode, beside)
         self._count_lost(took, beside.step_s)
-        if len(took) == settings.sample_steps and is_faster(found, beside, max(0.03, settings.least_gain), 2.0):
+        if not found.stopped_early and is_faster(found, beside, max(0.03, settings.least_gain), 2.0):
             self.move(mode, took, _against(found, beside))
 
     def race(self, modes: Sequence[Mode], settings: TrialSettings, bars: int = 1) -> Steps[None]:
@@ -164,8 +164,9 @@ class Trials:
             return
         settings = settings.at(self.known_s(self.mode))
         took = yield from race(modes, settings.repeats, settings.hopeless)
-        results = {mode: summary(steps_s) for mode, steps_s in took.items()}
-        self._note(took, modes[0], results[modes[0]], modes)
+        wanted = first_turn(settings.repeats), settings.repeats
+        results = {mode: measured(steps_s, *wanted) for mode, steps_s in took.items()}
+        self._note(results, modes[0], results[modes[0]])
         best = min(modes, key=lambda mode: results[mode].step_s)
         for steps_s in took.values():
             self._count_lost(steps_s, results[best].step_s)
@@ -353,12 +354,12 @@ class Trials:
         """The latest steps of the incumbent."""
         return summary(list(self.latest_s)[-max(settings.repeats, settings.sample_steps) :])
 
-    def _note(self, took: dict[Mode, list[float]], anchor: Mode, beside: Measured, modes: Sequence[Mode]) -> None:
-        """Keep the results of these steps, scaled to the known time of `anchor`, which took `beside` beside them."""
+    def _note(self, results: dict[Mode, Measured], anchor: Mode, beside: Measured) -> None:
+        """Keep these results, scaled to the known time of `anchor`, which took `beside` beside them."""
         scale = self.step_s.setdefault(anchor, beside.step_s) / beside.step_s
-        for mode in modes:
+        for mode, found in results.items():
             switch_s = mode.switch_s if isinstance(mode, Placed) else 0.0
-            scaled = replace(summary(took[mode]).scaled(scale), switch_s=switch_s)
+            scaled = replace(found.scaled(scale), switch_s=switch_s)
             self.step_s[mode] = scaled.step_s
             built = (mode.plan, mode.devices, mode.order) if isinstance(mode, Placed) else (WHOLE, (), ())
             self.tried.tell(mode.name, *built, scaled)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from placer.train.steps.modes import Mode
 from search.online.interfaces import Steps
-from search.online.trials.race import race, sample
+from search.online.trials.race import measured, race, sample
 
 
 def run(script: Steps, step_s: Mapping[str, float]) -> tuple[str, object]:
@@ -48,8 +48,24 @@ def test_one_that_leads_clearly_needs_no_second_turn() -> None:
     assert asked == "AAAA BBBB".replace(" ", "")
 
 
-def test_a_hopeless_step_ends_a_turn() -> None:
-    """One that takes three times as long as the median of the first mode."""
+def test_two_hopeless_steps_in_a_row_end_a_turn() -> None:
+    """They take three times as long as the median of the first mode."""
     asked, took = run(race(modes("AB"), 6, hopeless=3.0), {"A": 1.0, "B": 3.5})
-    assert asked == "AAAA BB".replace(" ", "")
-    assert took == {"A": [1.0] * 3, "B": [3.5]}
+    assert asked == "AAAA BBB".replace(" ", "")
+    assert took == {"A": [1.0] * 3, "B": [3.5] * 2}
+
+
+def test_a_straggler_ends_no_turn() -> None:
+    (mode,) = modes("A")
+    script, taken = sample(mode, 5, 2.0), [1.0, 9.0, 1.0, 9.0, 1.0, 1.0]
+    assert next(script) == mode
+    for step_s in taken[:-1]:
+        assert script.send(step_s) == mode
+    try:
+        script.send(taken[-1])
+    except StopIteration as end:
+        assert end.value == taken[1:]
+
+
+def test_a_result_of_fewer_steps_than_wanted_was_stopped_early() -> None:
+    assert [measured([1.0] * steps, 4, 8).stopped_early for steps in (2, 4, 6, 8)] == [True, False, True, False]
