@@ -97,15 +97,17 @@ class FirstSearch:
 
     def _look_again(self) -> Steps[None]:
         """Race the nearest others again if step times clearly changed once nothing is built any more: then what the
-        machine did beside the search may have decided it.
+        machine did beside the search may have decided it. The untouched step need not have changed with them.
         """
         if not isinstance(self.trials.mode, Placed) or not self.trials.latest_s:
             return
         self._narrator.now(phase_names.SETTLING)
         compared_s = median(self.trials.latest_s)
         yield from self.trials.run_undisturbed(SETTLING)
-        if not 1 / DRIFTED < median(self.trials.latest_s) / compared_s < DRIFTED:
-            yield from self.trials.race_near(self.trials.built, self.settings.thorough)
+        drift = median(self.trials.latest_s) / compared_s
+        if not 1 / DRIFTED < drift < DRIFTED:
+            others: list[Mode] = [*self.trials.built, *([UNTOUCHED] if self.trials.untouched_competes else [])]
+            yield from self.trials.race_near(others, self.settings.thorough, max(drift, 1 / drift))
 
     def _say_end(self) -> None:
         at_s, measured = self.trials.known_s(self.trials.mode), self.trials.tried.mappings

@@ -178,10 +178,13 @@ class Trials:
         else:
             self.move(best, took[best], _against(results[best], results.get(self.mode, results[bar])))
 
-    def race_near(self, modes: Sequence[Mode], settings: TrialSettings) -> Steps[None]:
-        """Race the incumbent against those of `modes` that are nearly as fast."""
-        limit_s = NEAR * self.bar_s
-        near = sorted((w for w in modes if w is not self.mode and self.known_s(w) <= limit_s), key=self.known_s)
+    def race_near(self, modes: Sequence[Mode], settings: TrialSettings, drift: float = 1.0) -> Steps[None]:
+        """Race the incumbent against those of `modes` that are nearly as fast, the untouched step before others. drift:
+        by how many times steps may have changed against each other since they were compared.
+        """
+        limit_s = NEAR * drift * self.bar_s
+        near = [mode for mode in modes if mode is not self.mode and self.known_s(mode) <= limit_s]
+        near.sort(key=lambda mode: (mode is not UNTOUCHED, self.known_s(mode)))
         yield from self.race([self.mode, *near[:MOST_NEAR]], settings)
 
     # What is known.

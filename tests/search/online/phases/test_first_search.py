@@ -49,6 +49,16 @@ def test_a_faster_untouched_step_runs_in_the_end_unless_the_user_keeps_to_the_de
     assert competing.mode is UNTOUCHED
 
 
+def test_where_mappings_slow_down_once_nothing_is_built_any_more_the_untouched_step_is_compared_again():
+    for seed in range(6):
+        machine = Machine(seed, competes=True, elsewhere=True, untouched_s=0.12)
+        training = Training(machine).until("settling")
+        assert isinstance(training.mode, Placed)
+        machine.loads.append((machine.step, 10**6, (1.35, 1.35)))
+        training.until("steady")
+        assert training.mode is UNTOUCHED
+
+
 def test_with_the_plan_of_the_product_it_ends_as_well():
     for seed in range(3):
         training = Training(Machine(seed, planner=RealPlanner)).until("steady")
