@@ -16,10 +16,12 @@ import signal
 import sys
 from collections.abc import Collection
 from contextlib import closing
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from placer.devices.host.child_python import module_command
+from placer.devices.host.parent import when_parent_ends
 from placer.devices.ports.binding import LOOPBACK, bind_to_loopback
 from placer.devices.ports.keepalive import SILENT_S, keep_alive_from_now
 from placer.devices.ports.listen_watch import ListenWatch
@@ -32,7 +34,7 @@ READY, READY_UNPINNED = "ready", "ready, on any core"
 
 
 def main() -> None:
-    """Read the flags, serve, and leave when stdin closes (the parent is gone)."""
+    """Read the flags, serve, and leave when stdin closes or the parent is gone, whose forks may hold stdin open."""
     parser = argparse.ArgumentParser(prog="placer.devices.workers.worker", description=__doc__)
     parser.add_argument("--ports", required=True, help="ports of all workers, comma-separated, in task order")
     parser.add_argument("--task", type=int, required=True, help="this worker's position in --ports")
@@ -45,7 +47,8 @@ def main() -> None:
     ports, cores = ([int(n) for n in numbers.split(",")] for numbers in (flags.ports, flags.cores))
     try:
         is_pinned = stay_on(cores)
-        watch = ListenWatch.forked()  # before TensorFlow starts threads
+        watch = ListenWatch.forked()  # before there are threads
+        when_parent_ends(partial(os._exit, 0))
         serve(ports, flags.task, len(cores), _parts(flags.whole), watch)
         print(READY if is_pinned else READY_UNPINNED, flush=True)
     except PlacerError as error:  # printed on the one line that the parent reads

@@ -20,7 +20,7 @@ from placer.devices.workers.workers import Workers, _check_free, free_ports, no_
 from placer.errors import BadInputError, PlacerError
 
 PARENT = """
-import sys, threading
+import os, sys, threading, time
 from placer.devices.workers.workers import start_workers
 
 def start():
@@ -29,6 +29,18 @@ def start():
 
 {start}
 sys.stdin.read()
+"""
+# Like the workers of a data loader, a child holds the pipes of its parent open.
+FORKS = """
+thread = threading.Thread(target=start)
+thread.start()
+thread.join()
+child = os.fork()
+if child == 0:
+    os.close(1)
+    time.sleep(300)
+    os._exit(0)
+print(child, flush=True)
 """
 
 
@@ -150,6 +162,22 @@ def test_a_worker_ends_when_its_parent_is_killed(start):
         parent.kill()
     _, alive = psutil.wait_procs([worker], timeout=120)
     assert not alive
+
+
+@pytest.mark.slow
+@pytest.mark.workers
+def test_a_worker_ends_when_its_parent_is_killed_though_a_child_of_that_lives_on():
+    code = PARENT.format(start=FORKS)
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with parent:
+        worker = psutil.Process(int(parent.stdout.readline().split()[0]))
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    try:
+        _, alive = psutil.wait_procs([worker], timeout=120)
+        assert not alive
+    finally:
+        child.kill()
 
 
 def test_a_worker_needs_tensorflows_server_alone():
