@@ -21,7 +21,7 @@ from placer.event_files import PREFIX, header, records, scalars
 FORMAT = "placer.journal/1"
 FILE_NAME = "placer.jsonl"
 MOST_ENTRIES = 1000  # in memory; the file has all
-SCALAR_EVERY = 10  # steps between two values of one scalar
+SCALAR_EVERY, SCALAR_EVERY_S = 10, 1.0  # steps and seconds between two values of one scalar, at least
 MOST_BOARD_FAILURES = 3
 
 LOGGER = logging.getLogger("placer")
@@ -80,7 +80,7 @@ class Journal:
         self._torn = False  # whether the file ends in a part of a line
         self._board: Board | None = None
         self._board_failures = 0
-        self._scalar_steps: dict[str, int] = {}
+        self._shown: dict[str, tuple[int, float]] = {}  # by name of a scalar: step and time of its last value
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -99,16 +99,11 @@ class Journal:
         return entry
 
     def scalar(self, step: int, name: str, value: float) -> None:
-        """Show `value` in TensorBoard where that is installed: at most every tenth step for each name."""
+        """Show `value` in TensorBoard where that is installed: of a name at most every tenth step, and one a second."""
         with self._lock:
-            last = self._scalar_steps.get(name)
-            if (
-                self.log_dir is None
-                or not math.isfinite(value)
-                or (last is not None and 0 <= step - last < SCALAR_EVERY)
-            ):
+            if self.log_dir is None or not math.isfinite(value) or not self._is_due(step, name):
                 return
-            self._scalar_steps[name] = step
+            self._shown[name] = step, self._clock()
             self._show(self.log_dir, int(step), name, float(value))
 
     def lines(self) -> str:
@@ -130,6 +125,13 @@ class Journal:
                     raise OSError("no space left")
         except OSError as error:
             self._warn(str(self.log_dir / FILE_NAME), error)
+
+    def _is_due(self, step: int, name: str) -> bool:
+        """Whether the last value of that name is long enough ago, or of another training."""
+        last, last_s = self._shown.get(name, (step + 1, 0.0))
+        if step < last:
+            return True
+        return step - last >= SCALAR_EVERY and not 0 <= self._clock() - last_s < SCALAR_EVERY_S
 
     def _show(self, log_dir: Path, step: int, name: str, value: float) -> None:
         if self._board_failures >= MOST_BOARD_FAILURES:

@@ -4,6 +4,7 @@ workers that keep much of mappings that were tried are joined anew.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -13,7 +14,8 @@ from search.online.phases.every import Every
 from search.online.phases.retry_later import RetryLater
 from search.online.trials.trials import Say
 
-CHECK_EVERY = 50  # steps between two checks whether a device was lost without being used
+# Steps and seconds, at least, between two checks whether a device was lost without being used: each opens connections.
+CHECK_EVERY, CHECK_EVERY_S = 50, 1.0
 
 
 class LostDevices:
@@ -26,6 +28,7 @@ class LostDevices:
         self.live, self._say = live, say
         self._looking, self._checking, self._counting = Every(probe_every), Every(CHECK_EVERY), Every(CHECK_EVERY)
         self._rejoining, self._freeing, self._clock = RetryLater(clock), RetryLater(clock), clock
+        self._checked_s = -math.inf  # when it was last checked
         self._given_up = set[tuple[str, str]]()  # of what it was said
 
     def due(self, step: int) -> int:
@@ -51,7 +54,8 @@ class LostDevices:
                     f"{name} is given up: its worker cannot be started ({why.rstrip('.')}). What was placed goes on "
                     "without it; no search begins any more until the program is started again.",
                 )
-        elif checks:  # nothing else notices the loss of an idle worker
+        elif checks and self._clock() - self._checked_s >= CHECK_EVERY_S:  # else an idle worker is lost unnoticed
+            self._checked_s = self._clock()
             session.suspect()
 
     def free(self, step: int) -> bool:

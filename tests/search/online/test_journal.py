@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from search.online.journal import FILE_NAME, MOST_ENTRIES, Entry, Journal, tensorboard
+from tests.clock import Clock
 
 
 class FakeBoard:
@@ -155,7 +156,7 @@ def test_several_threads_lose_nothing(tmp_path):
 
 def test_scalars_are_shown_at_most_every_tenth_step(tmp_path):
     board = FakeBoard()
-    journal = Journal(tmp_path, board=board)
+    journal = Journal(tmp_path, board=board, clock=Clock(tick_s=2.0))
     for step in range(25):
         journal.scalar(step, "step_s", 0.1)
     journal.scalar(5, "ratio", 2.0)
@@ -166,10 +167,19 @@ def test_scalars_are_shown_at_most_every_tenth_step(tmp_path):
     assert board.opened == 1
 
 
+def test_scalars_of_short_steps_are_shown_once_a_second(tmp_path):
+    board, clock = FakeBoard(), Clock()
+    journal = Journal(tmp_path, board=board, clock=clock)
+    for step in range(60_000):
+        clock.now_s += 1e-3
+        journal.scalar(step, "step_s", 1e-3)
+    assert 55 <= len(board.scalars) <= 61
+
+
 def test_a_board_that_fails_is_opened_anew_and_in_the_end_left_alone(tmp_path, caplog):
     once, always = FakeBoard(failures=1), FakeBoard(failures=10**9)
     for board in (once, always):
-        journal = Journal(tmp_path, board=board)
+        journal = Journal(tmp_path, board=board, clock=Clock(tick_s=2.0))
         for step in range(0, 100, 10):
             journal.scalar(step, "step_s", 0.1)
     assert (once.opened, len(once.scalars)) == (2, 9)
@@ -179,7 +189,7 @@ def test_a_board_that_fails_is_opened_anew_and_in_the_end_left_alone(tmp_path, c
 
 def test_without_tensorboard_nothing_is_asked_for_twice(tmp_path):
     asked = []
-    journal = Journal(tmp_path, board=asked.append)
+    journal = Journal(tmp_path, board=asked.append, clock=Clock(tick_s=2.0))
     for step in range(0, 100, 10):
         journal.scalar(step, "step_s", 0.1)
     assert asked == [tmp_path]
@@ -189,7 +199,7 @@ def test_without_tensorboard_nothing_is_asked_for_twice(tmp_path):
 def test_tensorboard_reads_scalars_of_two_steps_with_one_folder(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    journals = [Journal(tmp_path / "new"), Journal(tmp_path / "new")]
+    journals = [Journal(tmp_path / "new", clock=Clock(tick_s=2.0)) for _ in range(2)]
     for k, journal in enumerate(journals):
         for step in (0, 5, 10):
             journal.scalar(step, "step_s", 0.25 + k)

@@ -1,15 +1,29 @@
 """Devices of a simulated training that are lost and come back, and workers that are joined anew."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from placer.train.steps.modes import UNTOUCHED, Placed
+from search.online.phases.lost_devices import LostDevices
 from search.online.phases.retry_later import MOST_REFUSED_SHARE
+from tests.clock import Clock
 from tests.search.online.simulated.machine import FakeStep, Machine
 from tests.search.online.simulated.mappings import CALM, SINGLES, TOPOLOGY
 from tests.search.online.simulated.training import SEEDS, Training, rejoined, settled, steps_until_good
+
+
+def test_whether_a_device_was_lost_is_checked_once_a_second_where_steps_are_short():
+    """Each check opens a connection to each worker."""
+    clock, checked = Clock(), []
+    session = SimpleNamespace(missing=(), suspect=lambda: checked.append(clock.now_s))
+    lost = LostDevices(SimpleNamespace(session=session), 10, lambda *_: None, clock)
+    for step in range(60_000):
+        clock.now_s += 1e-3
+        lost.check(step)
+    assert 55 <= len(checked) <= 61
 
 
 @pytest.mark.parametrize("left", [("worker:1",), ()])
