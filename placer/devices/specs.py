@@ -30,8 +30,8 @@ def check_spec(spec: str | None) -> None:
         return
     if spec.startswith("workers:"):
         count = spec.removeprefix("workers:")
-        if not count.isdecimal():
-            raise BadInputError(f"devices {spec!r}: {count!r} is no number of workers; write workers:2.")
+        if not NUMBER.fullmatch(count):
+            raise BadInputError(f"devices {short(spec)}: {short(count)} is no number of workers; write workers:2.")
         share_cores(int(count), usable_cores())
     elif is_ray(spec):
         RaySpec.parsed(spec)

@@ -72,7 +72,7 @@ class Journal:
     ) -> None:
         self.log_dir = Path(log_dir) if log_dir is not None else None
         self.dry_run = dry_run
-        self._clock = clock
+        self._clock, self.began_s = clock, clock()
         self._open_board = board
         self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
         self._lock = threading.RLock()

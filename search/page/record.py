@@ -109,7 +109,7 @@ class DeviceLoad:
 class Event:
     """A decision within a training."""
 
-    at_s: float  # since the first one
+    at_s: float  # since the training was begun
     step: int
     kind: str
     sentence: str

@@ -7,7 +7,7 @@ kernels: a worker frees these when it is left (docs/decisions/036-workers-keep-w
 from __future__ import annotations
 
 MOST_OPS = 300_000  # some 2 GB on all workers together
-_ops = 0
+_ops = 0  # of all steps that were made and closed since the workers were joined
 _times_freed = 0
 
 
@@ -30,11 +30,6 @@ def forget() -> None:
     global _ops, _times_freed
     _ops = 0
     _times_freed += 1
-
-
-def ops() -> int:
-    """The ops of all steps that were made and closed since the workers were joined."""
-    return _ops
 
 
 def are_many() -> bool:

@@ -200,12 +200,12 @@ class Adaptation:
         else:
             self._drift = self._drift.missed(self._step())
 
-    def _learn(self) -> None:
-        """Restart the change test with the incumbent's latest steps."""
+    def _learn(self) -> Change | None:
+        """Restart the change test with the incumbent's latest steps; returns what has changed among these."""
         self._drift = Backoff(DRIFT)
         self._test.restart()
-        for step_s in list(self.trials.latest_s):
-            self._test.add(step_s)
+        found = [self._test.add(step_s) for step_s in list(self.trials.latest_s)]
+        return next((change for change in found if change is not None), None)
 
     def _adapt(self) -> Steps[None]:
         """Find out what slowed, and whether another mapping is worth moving to."""
@@ -342,7 +342,9 @@ class Adaptation:
         if is_whole and not (load.devices or load.links) and found.has_eased and trials.favourite is not UNTOUCHED:
             trials.favourite = trials.mode  # the untouched step stays it: what slows that is no load on a device
         trials.forget(self.settings.kept)
-        self._learn()
+        change = self._learn()
+        if change is not None:  # it came while others were looked at
+            self._alarm(change)
         return moved
 
     def _say_moved(self, found: Diagnosis, cost_s: float, gain: float, pays_back: int) -> None:

@@ -98,8 +98,8 @@ def _row(order: int, trial: LiveTrial, devices: int) -> MeasuredRow:
 
 
 def _events(step: AutoStep) -> tuple[Event, ...]:
-    entries = step.journal.entries
-    return tuple(Event(e.at_s - entries[0].at_s, e.step, e.kind, e.sentence, e.dry_run) for e in entries)
+    journal = step.journal
+    return tuple(Event(e.at_s - journal.began_s, e.step, e.kind, e.sentence, e.dry_run) for e in journal.entries)
 
 
 def _single(step: AutoStep, mapped: Mapped) -> Mapping | None:

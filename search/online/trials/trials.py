@@ -198,10 +198,12 @@ class Trials:
         if self.mode in self.step_s and steps_s:
             ratio = median(steps_s) / self.step_s[self.mode]
             self.step_s = {mode: step_s * ratio for mode, step_s in self.step_s.items()}
+            self._freed_single_s = None if self._freed_single_s is None else self._freed_single_s * ratio
 
     def only_incumbent(self) -> None:
         """Forget what is known of others: the load changed for some devices."""
         self.step_s = {mode: step_s for mode, step_s in self.step_s.items() if mode is self.mode}
+        self._freed_single_s = None
         self.latest_s.clear()
 
     def fastest(self, modes: Iterable[W]) -> W | None:
@@ -280,11 +282,12 @@ class Trials:
 
     def free(self) -> None:
         """Go on untouched, and free all that was built. Of times, only those stay known that reports give."""
-        self._freed_single_s, here_s = self.best_single_s, self.step_s.get(UNTOUCHED)
+        single_s, here_s = self.best_single_s, self.step_s.get(UNTOUCHED)
         for built in self.built:
             built.step.close()
         self.favourite = UNTOUCHED if self.favourite is UNTOUCHED else None
         self.start_anew(UNTOUCHED)
+        self._freed_single_s = single_s
         if here_s is not None:
             self.step_s[UNTOUCHED] = here_s
         self.live.release([])
@@ -292,7 +295,7 @@ class Trials:
     def start_anew(self, mode: Mode) -> None:
         """Devices were joined anew: forget what was built but `mode`."""
         self.built = [mode] if isinstance(mode, Placed) else []
-        self.step_s = {}
+        self.step_s, self._freed_single_s = {}, None
         self.go_on_with(mode)
 
     def build_again(self, mode: Mode) -> Steps[None]:

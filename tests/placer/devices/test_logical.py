@@ -39,7 +39,7 @@ def test_a_spec_says_what_is_divided(spec, asked):
 
 @pytest.mark.parametrize(
     "spec",
-    [*NONSENSE.split(), "cpus:0", "cpus:2@9", "gpus:" + "9" * 5000],
+    [*NONSENSE.split(), "cpus:0", "cpus:2@9", "gpus:" + "9" * 5000, "workers:two", "workers:" + "9" * 5000],
 )
 def test_nonsense_is_refused_in_one_line(spec):
     with pytest.raises(BadInputError) as refused:

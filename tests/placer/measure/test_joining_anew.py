@@ -52,7 +52,7 @@ def runners(two_cpus, make_step, monkeypatch):
 
 def grow(beyond):
     """Close steps of as many ops as workers may keep, and `beyond` more."""
-    leftovers.add(leftovers.MOST_OPS + beyond - leftovers.ops(), leftovers.times_freed())
+    leftovers.add(leftovers.MOST_OPS + beyond - leftovers._ops, leftovers.times_freed())
 
 
 def single(runner, device):
@@ -132,7 +132,7 @@ references = measure_untouched(captured, inputs, FEW).references
 leftovers.MOST_OPS = 3 * len(captured.graph)
 with open_devices("workers:2", links=False, deadlines=True) as devices:
     joined, join_anew = [], type(devices).join_anew
-    type(devices).join_anew = lambda self: (joined.append(leftovers.ops()), join_anew(self))
+    type(devices).join_anew = lambda self: (joined.append(leftovers._ops), join_anew(self))
     first = Runner(captured, devices, inputs, references, FEW)
     for _ in range(6):
         for mapping in (single(first, 0), single(first, 1), apart(first)):

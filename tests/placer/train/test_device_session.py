@@ -134,7 +134,7 @@ def disturb(i):
     if i == 10:  # all are there, and are joined anew, so that they free what they keep
         built, generation, leftovers.MOST_OPS = hand.live.mode, session.generation, -1
         assert session.keeps_much and session.join_anew() is None
-        assert leftovers.ops() == 0
+        assert leftovers._ops == 0
         assert session.generation == generation + 1 and hand.live.mode is not built and not session.recovery.losses
         assert hand.live.mode.devices == built.devices
         assignable(), hand.placed.clear()

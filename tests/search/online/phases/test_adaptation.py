@@ -209,6 +209,26 @@ def test_what_a_look_in_vain_cost_does_not_hide_the_load_that_lands_next(monkeyp
     assert np.median(landed) <= 30
 
 
+def test_a_load_that_lands_while_mappings_are_looked_at_is_noticed(monkeypatch):
+    """Its steps are those with which the test begins anew."""
+    landed = []
+
+    def look(self, load, *, returns):
+        self.trials.only_incumbent()
+        yield from self.trials.run_undisturbed(12)
+        machine = self.trials.live
+        if not landed:
+            landed.append(machine.step)
+            machine.loads.append((machine.step, 10**6, (3.0, 3.0)))
+        yield from self.trials.run_undisturbed(12)
+
+    monkeypatch.setattr("search.online.phases.adaptation.Look.run", look)
+    quiet = {"noise": 0.01, "stragglers": 0.0, "understated": 0.0, "probe_noise": 0.0}
+    training, _ = settled(0, (2.0, 1.0), 10**6, **quiet)
+    training.steps(60)
+    assert landed and len(training.said("alarm")) == 2
+
+
 def test_under_a_load_steps_compare_with_the_fastest_single_device_of_now():
     training, _ = settled(0, (2.0, 1.0), 1000)
     training.steps(200)

@@ -137,6 +137,15 @@ def test_whether_devices_can_be_left_is_asked_for_a_hundredth_of_the_time():
     assert machine.is_away
 
 
+def test_what_a_single_device_took_goes_with_the_pace_of_the_machine_and_is_forgotten_when_devices_are_lost():
+    trials = at_rest().controller.trials
+    known_s = trials.best_single_s
+    trials.renew([2 * trials.step_s[UNTOUCHED]])
+    assert trials.best_single_s == pytest.approx(2 * known_s)
+    trials.start_anew(UNTOUCHED)
+    assert trials.best_single_s is None
+
+
 def test_devices_that_are_gone_at_rest_cost_a_line_and_are_tried_again_later():
     training = at_rest()
     machine = training.machine

@@ -10,11 +10,12 @@ from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from placer.result import Failed, Measured
-from search.online.journal import Journal
+from search.online.journal import MOST_ENTRIES, Journal
 from search.online.report.step_record import later_record
 from search.online.trials.tried import LiveTrial
 from search.page.page import page_html
 from search.page.record import RunRecord
+from tests.clock import Clock
 from tests.search.online.report.seen_step import Step
 
 GRAPH = OpGraph(
@@ -80,8 +81,17 @@ def test_the_step_is_shown_before_and_after(step: Any) -> None:
 
 def test_every_decision_has_its_step_and_time(step: Any) -> None:
     events = record_of(step).events
-    assert [(e.at_s, e.step, e.kind) for e in events] == [(0.0, 3, "measured"), (1.0, 9, "moved")]
+    assert [(e.at_s, e.step, e.kind) for e in events] == [(1.0, 3, "measured"), (2.0, 9, "moved")]
     assert "on with hybrid." in page_html(record_of(step))
+
+
+def test_when_decisions_were_made_counts_from_the_beginning_though_the_first_are_no_longer_kept() -> None:
+    clock = Clock(tick_s=1.0)
+    journal = Journal(clock=clock)
+    for step in range(MOST_ENTRIES + 5):
+        journal.entry(step, "measured", "a")
+    events = record_of(Step(journal=journal)).events
+    assert [event.at_s for event in (events[0], events[-1])] == [6.0, MOST_ENTRIES + 5.0]
 
 
 def test_an_untouched_step_says_so() -> None:
