@@ -39,9 +39,7 @@ def split_step(
     made = divide(graph or StepGraph(captured.graph_def), plan, captured.output_names, captured.writes)
     if limited and plan.in_flight is not None and not made.is_limited:
         raise PlanError("micro-batches of this step need each other, so that all of them are under way at once.")
-    if (pair := AccessOrder(made.graph_def).first_open()) is not None:  # their order led through shapes, now constants
-        first, second = map(short, pair)
-        raise PlanError(f"nothing would order {first} and {second}, which use one variable.")
+    _check_order(captured, made)
     variables = _variables(captured, made, stored=stored)
     content = captured.graph.content
     op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops, content)
@@ -59,6 +57,16 @@ def split_step(
         with_whole_statistics=(lambda: _with_whole_statistics(captured, plan)) if plan.is_local else None,
     )
     return SplitStep(plan, divided, made.is_limited)
+
+
+def _check_order(captured: Captured, made: DividedGraph) -> None:
+    """Raises PlanError where an order of the whole step is lost: it led through shapes, which are constants now."""
+    order = AccessOrder(made.graph_def)
+    if (pair := order.first_open()) is not None:
+        first, second = map(short, pair)
+        raise PlanError(f"nothing would order {first} and {second}, which use one variable.")
+    if order.has_loose_check() and not captured.has_loose_check:
+        raise PlanError("nothing would order a check and a write that have an order in the whole step.")
 
 
 def _variables(captured: Captured, made: DividedGraph, *, stored: bool) -> dict[str, Any]:

@@ -215,6 +215,25 @@ def test_a_plan_that_loses_the_order_of_ops_on_a_variable_is_refused() -> None:
         split_step(captured, SplitPlan({product: Division("rows", 2)}), graph)
 
 
+def test_a_plan_that_loses_the_order_of_a_check_and_a_write_is_refused() -> None:
+    """Only the shape of the checked batch orders them, and that is a constant in a divided step."""
+    weight, seen = tf.Variable(tf.ones([8, 4])), tf.Variable(0.0)
+
+    def step(batches: Any) -> Any:
+        x = next(batches)
+        with tf.control_dependencies([tf.debugging.assert_less(tf.reduce_max(x), 1e3)]):
+            rows = tf.shape(x)[0]
+        seen.assign_add(tf.cast(rows, tf.float32))
+        return tf.reduce_mean(x @ weight)
+
+    batches = iter(tf.data.Dataset.from_tensor_slices(tf.ones([12, 8])).repeat().batch(6))
+    captured = capture(tf.function(step), (batches,), elements={0: [tf.TensorShape([6, 8])]})
+    assert not captured.has_loose_check
+    product = next(node.name for node in captured.graph_def.node if node.op == "MatMul")
+    with pytest.raises(PlanError, match=r"^nothing would order a check and a write that have an order"):
+        split_step(captured, SplitPlan({product: Division("rows", 2)}))
+
+
 def test_a_check_stays_whole() -> None:
     """Where one part raised, the parts of a variable that wait for others would be trained."""
     assert "CheckNumerics" not in RULES
