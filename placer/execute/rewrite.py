@@ -62,8 +62,8 @@ class Template:
     def placed(self, name: str, devices: MappingABC[str, str], order: Sequence[str] = (), home: str = "") -> Any:
         """The FunctionDef `name` with node n on devices[n]; constants are copied to where they are used.
 
-        order: nodes that share a device run one after another in this order. home: the device to which the returned
-        tensors are sent; "" leaves them where they are made.
+        order: nodes that share a device run one after another in this order; variables, which are arguments, may be in
+        it. home: the device to which the returned tensors are sent; "" leaves them where they are made.
         """
         placed = type(self.function_def)()
         placed.CopyFrom(self.function_def)
@@ -78,7 +78,7 @@ class Template:
         stage(placed.node_def, self.staged, self.host)
         order_sums(placed)
         sends = connect(placed.node_def)
-        chain(placed.node_def, order, sends)
+        chain(placed.node_def, [name for name in order if name not in self.captured.variables], sends)
         return placed
 
     def _at_least(self, size_bytes: int, arrived: Collection[int]) -> dict[str, int]:

@@ -222,8 +222,7 @@ class Builder:
         graph = template.captured.graph
         carried = carried_over(self.name, names, graph, topology)
         devices = [topology.index[carried[op.name]] for op in graph.ops]
-        names_in_order = graph.ordered_like(order) if order else ()  # its own, or workers may wait for each other
-        order = tuple(name for name in names_in_order if name not in template.captured.variables)  # its arguments
+        order = tuple(graph.ordered_like(order)) if order else ()  # its own, or workers may wait for each other
         return self._settled(self.build(template, topology, Wanted(devices, order, main.name, plan), scratch_run))
 
     @property

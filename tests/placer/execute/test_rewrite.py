@@ -55,6 +55,16 @@ def test_losses_are_bit_identical_under_any_mapping(setting, two_cpus, seed):
     placed.close()
 
 
+def test_a_run_order_may_name_all_ops_of_the_graph(setting, two_cpus):
+    """Variables among them, which a placed step takes as arguments."""
+    captured, template, inputs, losses, _ = setting
+    order = [captured.graph.ops[v].name for v in captured.graph.order]
+    assert captured.variables.keys() <= set(order)
+    placed = PlacedStep(template, random_devices(captured, two_cpus, 0), order=order)
+    assert [placed.run_flat(inputs)[0].numpy() for _ in range(STEPS)] == pytest.approx(losses[:STEPS], rel=1e-5)
+    placed.close()
+
+
 def test_a_switch_loses_no_update(setting, two_cpus):
     captured, template, inputs, losses, _ = setting
     step = PlacedStep(template, random_devices(captured, two_cpus, 0))
