@@ -84,8 +84,8 @@ def _wanted(graph: StepGraph, op: Any, divisions: Mapping[str, Division], parts:
         return None
     taken = ((graph.ways(user.name)[divisions[user.name].way], user) for user in users)
     cuts = {cut for way, user in taken for cut, t in zip(way.inputs, user.inputs, strict=True) if t is op.outputs[0]}
-    ways = graph.ways(op.name).items() if None not in cuts else ()
-    return next((name for name, way in ways if cuts == {way.outputs[0]} and way.extent >= parts * way.least), None)
+    ways = {name: way for name, way in graph.ways(op.name).items() if cuts == {way.outputs[0]} and None not in cuts}
+    return _way(ways, {}, _whole_handles(op, {}), parts)
 
 
 def _examples(graph: StepGraph) -> int:

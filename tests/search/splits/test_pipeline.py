@@ -195,14 +195,15 @@ def test_fewer_are_under_way_where_memory_has_no_room_for_more(training):
     assert judged(captured, plan, int(0.02 * held[0])) == (1, float("inf"))
 
 
-def test_a_variable_of_one_number_per_example_stays_whole(two_cpus):
+@pytest.mark.parametrize("weights", [tf.nn.softmax, tf.convert_to_tensor], ids=["softmax", "itself"])
+def test_a_variable_of_one_number_per_example_stays_whole(two_cpus, weights):
     """It is read whole in one place, and written from what comes in micro-batches."""
     weight, history = tf.Variable(tf.random.stateless_normal([4], [5, 6])), tf.Variable(tf.ones([8]))
 
     def step(x):
         with tf.GradientTape() as tape:
             per_example = tf.tensordot(x, weight, 1) ** 2
-            loss = tf.reduce_sum(tf.nn.softmax(history) * per_example)
+            loss = tf.reduce_sum(weights(history) * per_example)
         weight.assign_sub(0.1 * tape.gradient(loss, weight))
         history.assign(0.9 * history + 0.1 * per_example)
         return loss
