@@ -106,7 +106,7 @@ class _Finder:
         """The tensors of which each part has its own examples: axis 0 comes from a step's input."""
         found: set[str] = set()
         for op in self.graph.order:
-            if op.type == "Placeholder":
+            if op.name in self.graph.inputs:
                 found.update(tensor.name for tensor in op.outputs)
             division = self.plan.divisions.get(op.name)
             way = self.graph.way(op.name, division.way) if division is not None else None

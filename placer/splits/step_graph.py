@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -21,10 +22,13 @@ class TensorFacts(NamedTuple):
 
 
 class StepGraph:
-    """A GraphDef, imported once."""
+    """A GraphDef, imported once. inputs: nodes of what a call gives the step, not of tensors that it captured."""
 
-    def __init__(self, graph_def: Any) -> None:
+    def __init__(self, graph_def: Any, inputs: Iterable[str] | None = None) -> None:
+        """inputs: as the attribute; None = all Placeholders."""
         self.graph_def = graph_def
+        placeholders = (node.name for node in graph_def.node if node.op == "Placeholder")
+        self.inputs = frozenset(placeholders if inputs is None else inputs)
         self.tf_graph = tf.Graph()
         with self.tf_graph.as_default():
             tf.graph_util.import_graph_def(graph_def, name="")

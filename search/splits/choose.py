@@ -80,7 +80,7 @@ class Judge:
 
         note: told which policy comes next.
         """
-        graph = StepGraph(self.captured.graph_def)
+        graph = StepGraph(self.captured.graph_def, self.captured.input_names)
         fine = self.fine
         phases = {op.name: op.phase for op in fine.ops}
         by_policy = ranked(graph, phases, self._rates(fine), parts)

@@ -37,7 +37,7 @@ def pipeline(graph: StepGraph, micro_batches: int, devices: int) -> SplitPlan:
     if not 2 <= micro_batches <= examples:
         can = f"ask for 2 to {examples}" if examples > 1 else "nothing can be divided"
         raise PlanError(f"a step of {examples} examples has no {micro_batches} micro-batches; {can}.")
-    cuts = {op.name: Cut(0) for op in graph.order if _leading(op) == examples}
+    cuts = {op.name: Cut(0) for op in graph.order if _leading(graph, op) == examples}
     divisions = {}
     for op in graph.order:
         texts = names_of(text for text in graph.nodes[op.name].input if not text.startswith("^"))
@@ -90,12 +90,12 @@ def _wanted(graph: StepGraph, op: Any, divisions: Mapping[str, Division], parts:
 
 def _examples(graph: StepGraph) -> int:
     """The first dimension that most inputs have; 0 where none has one."""
-    found = Counter(n for op in graph.order if (n := _leading(op)))
+    found = Counter(n for op in graph.order if (n := _leading(graph, op)))
     return max(found, key=found.__getitem__, default=0)
 
 
-def _leading(op: Any) -> int:
+def _leading(graph: StepGraph, op: Any) -> int:
     """The first dimension of a step's input; 0 of other ops, and where it is not known."""
-    if op.type != "Placeholder" or not op.outputs[0].shape.rank:
+    if op.name not in graph.inputs or not op.outputs[0].shape.rank:
         return 0
     return op.outputs[0].shape[0] or 0

@@ -114,7 +114,7 @@ def _chosen(job: Job) -> Chosen | None:
         return None
     if job.settings.split == SPLIT_AUTO:
         return _most_promising(job)
-    graph, plan = StepGraph(job.captured.graph_def), job.settings.plan
+    graph, plan = StepGraph(job.captured.graph_def, job.captured.input_names), job.settings.plan
     if plan is None:
         plan = pipeline(graph, job.settings.micro_batches or 0, len(job.topology))
     if job.settings.is_local:

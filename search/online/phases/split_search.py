@@ -78,7 +78,8 @@ def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> 
     if settings.split != SPLIT_AUTO:
         plan, note = read_plan(settings.split), None
         if settings.is_local:
-            plan, made, kept = with_local_statistics(StepGraph(live.captured().graph_def), plan)
+            captured = live.captured()
+            plan, made, kept = with_local_statistics(StepGraph(captured.graph_def, captured.input_names), plan)
             note = kept_whole(plan, made, kept)
         return Chosen(live.divide(plan), note)
     assert live.graph is not None  # profiled

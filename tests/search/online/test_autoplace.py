@@ -480,8 +480,8 @@ def test_a_plan_that_is_given_is_the_one_that_is_tried(make_step: Callable[[], M
 def test_a_training_says_where_local_statistics_change_nothing(make_step: Callable[[], Made], tmp_path: Path) -> None:
     step, inputs = make_step()
     path = divided(step, inputs, tmp_path / "mapping.json", "columns")
-    graph_def = capture(step, inputs, "step").graph_def
-    live: Any = SimpleNamespace(divide=lambda plan: 7, captured=lambda: SimpleNamespace(graph_def=graph_def))
+    captured = capture(step, inputs, "step")
+    live: Any = SimpleNamespace(divide=lambda plan: 7, captured=lambda: captured)
     settings = OnlineSettings(split=str(path), split_batchnorm="local")
     found = chosen(live, settings, Topology((Device("cpu:0", "cpu"),)))
     assert isinstance(found, Chosen) and found.number == 7

@@ -49,7 +49,7 @@ def test_where_nothing_fits_nothing_is_promised(monkeypatch):
 )
 def test_mappings_are_sought_for_the_cheapest_plans_that_can_be_carried_out(monkeypatch, local, judged):
     plans = [(name, SplitPlan({})) for name in "abcde"]
-    monkeypatch.setattr(choose, "StepGraph", lambda graph_def: None)
+    monkeypatch.setattr(choose, "StepGraph", lambda graph_def, inputs: None)
     monkeypatch.setattr(choose, "ranked", lambda *args: plans)
     monkeypatch.setattr(choose, "pipelines", lambda *args: [("4 micro-batches", SplitPlan({}, in_flight=3))])
     monkeypatch.setattr(choose, "with_local_statistics", lambda graph, plan: (plan, 0, 0))
@@ -63,5 +63,5 @@ def test_mappings_are_sought_for_the_cheapest_plans_that_can_be_carried_out(monk
     monkeypatch.setattr(Judge, "fitting", fitting)
     monkeypatch.setattr(Judge, "_rates", lambda self, fine: None)
     monkeypatch.setattr(Judge, "fine", SimpleNamespace(ops=()))
-    judge = Judge(SimpleNamespace(graph_def=None), None, 192, 0, local=local)
+    judge = Judge(SimpleNamespace(graph_def=None, input_names=()), None, 192, 0, local=local)
     assert sorted(found.policy for found in judge.candidates(2, noted.append)) == sorted(judged)

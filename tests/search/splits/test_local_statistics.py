@@ -14,7 +14,7 @@ import tensorflow as tf
 from placer.execute.outputs import values
 from placer.execute.rewrite import PlacedStep, Template
 from placer.splits.local_statistics import with_local_statistics, with_whole_statistics
-from placer.splits.plan import LOCAL, SplitPlan
+from placer.splits.plan import LOCAL, Division, SplitPlan
 from placer.splits.rules.copies import COPIES
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
@@ -221,3 +221,24 @@ def test_where_a_part_would_have_one_value_of_each_channel_statistics_stay_those
     plan = plan_of(captured, "batch", parts)
     local, made, kept = with_local_statistics(StepGraph(captured.graph_def), plan)
     assert (made, kept) == found and local.is_local == bool(made)
+
+
+def normalizing(inputs):
+    """A graph that normalizes the Placeholder x by its moments over axis 0. inputs: as of StepGraph."""
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [6, 4], "x")
+        first = tf.constant([0])
+        mean = tf.raw_ops.Mean(input=x, axis=first, keep_dims=True, name="mean")
+        squares = tf.raw_ops.SquaredDifference(x=x, y=mean, name="squares")
+        variance = tf.raw_ops.Mean(input=squares, axis=first, keep_dims=True, name="variance")
+        centred = tf.raw_ops.Sub(x=x, y=mean, name="centred")
+        tf.raw_ops.Mul(x=centred, y=tf.raw_ops.Rsqrt(x=variance), name="normalized")
+    return StepGraph(graph.as_graph_def(), inputs)
+
+
+@pytest.mark.parametrize(("inputs", "made"), [(["x"], 1), ([], 0)])
+def test_what_normalizes_a_tensor_that_the_step_captured_keeps_its_moments(inputs, made):
+    names = ("mean", "squares", "variance", "centred", "normalized")
+    plan = SplitPlan({name: Division("axis0", 2) for name in names})
+    local, found, kept = with_local_statistics(normalizing(inputs), plan)
+    assert (found, kept) == (made, 0) and local.is_local == bool(made)

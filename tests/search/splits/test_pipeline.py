@@ -220,3 +220,20 @@ def test_a_variable_of_one_number_per_example_stays_whole(two_cpus, weights):
     placed.close()
     for name, value in wanted.after.items():
         np.testing.assert_allclose(after[name], value, rtol=1e-5)
+
+
+def test_tensors_that_a_step_captured_are_none_of_its_examples():
+    """There are more of them than of inputs."""
+    anchors = [tf.random.stateless_normal([3, 64], [i, 0]) for i in range(3)]  # smaller ones would be constants
+    weight = tf.Variable(tf.ones([64]))
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            near = tf.add_n([tf.matmul(x * weight, anchor, transpose_b=True) for anchor in anchors])
+            loss = tf.reduce_mean((tf.reduce_sum(near, 1) - y) ** 2)
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        return loss
+
+    captured = capture(step, (tf.ones([32, 64]), tf.ones([32])), "step")
+    assert len(captured.feeds) == 3
+    assert pipeline(StepGraph(captured.graph_def, captured.input_names), 4, 2).micro_batches == 4
