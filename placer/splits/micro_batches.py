@@ -6,33 +6,37 @@ TensorFlow's executor starts whatever is ready. Without waits, all micro-batches
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from placer.trace.graph_def.node_def import source_of
+from placer.trace.op_counts.flops import MULTIPLY_ADDS
 
-EARLY = 0.75  # of the longest way through a micro-batch is left after what has to wait
+LAYERS = frozenset({*MULTIPLY_ADDS, "ResourceGather"})
+"""Ops with weights, whose inputs or outputs are kept for the backward pass."""
 
 
 def limit(graph_def: Any, turn: Mapping[str, int], parts: Collection[str], in_flight: int) -> bool:
-    """Let micro-batch i begin after i - in_flight has ended. Returns False where they need each other, so that none can
-    end before all have begun.
+    """Let the layers of micro-batch i begin after i - in_flight has ended. Returns False where they need each other, so
+    that none can end before all have begun.
 
     graph_def: producers first. turn: node -> its micro-batch. parts: the nodes that are parts of ops.
     """
     if not _are_independent(graph_def, turn, parts):
         return False
-    before, height = _depths(graph_def, turn)
     nodes = {node.name: node for node in graph_def.node}
-    of: dict[int, list[str]] = defaultdict(list)
-    for name, i in turn.items():
-        of[i].append(name)
-    for i in range(in_flight, len(of)):
-        last = max(of[i - in_flight], key=before.__getitem__)
-        longest = max(height[name] for name in of[i])
-        for name in of[i]:
-            if not before[name] and height[name] >= EARLY * longest:
-                nodes[name].input.append(f"^{last}")
+    layers: Collection[str] = [name for name in parts if nodes[name].op in LAYERS] or parts
+    batches = defaultdict[int, _MicroBatch](_MicroBatch)
+    for node in graph_def.node:
+        if node.name in turn:
+            batches[turn[node.name]].add(node.name, list(map(source_of, node.input)))
+    for i in range(in_flight, len(batches)):
+        waits = [f"^{name}" for name in batches[i - in_flight].last(layers)]
+        for name in batches[i].first(layers):
+            nodes[name].input.extend(waits)
     return True
 
 
@@ -49,19 +53,40 @@ def _are_independent(graph_def: Any, turn: Mapping[str, int], parts: Collection[
     return True
 
 
-def _depths(graph_def: Any, turn: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """For each node the longest chain of nodes of its own micro-batch that come before it, and after it."""
-    before: dict[str, int] = dict.fromkeys(turn, 0)
-    after: dict[str, int] = dict.fromkeys(turn, 0)
-    edges = [
-        (source, node.name)
-        for node in graph_def.node
-        if node.name in turn
-        for source in map(source_of, node.input)
-        if turn.get(source) == turn[node.name]
-    ]
-    for source, name in edges:
-        before[name] = max(before[name], before[source] + 1)
-    for source, name in reversed(edges):
-        after[source] = max(after[source], after[name] + 1)
-    return before, after
+@dataclass
+class _MicroBatch:
+    """The nodes of one micro-batch, and which of them come first. Several towers begin with inputs of their own, and
+    the short ones are through long before the others.
+    """
+
+    starts: list[str] = field(default_factory=list)  # the nodes that need no other of this micro-batch
+    origins: dict[str, int] = field(default_factory=dict)  # node -> the starts that lead to it, as bits
+    depth: dict[str, int] = field(default_factory=dict)  # node -> the longest chain of this micro-batch before it
+    users: dict[int, str] = field(default_factory=dict)  # origins -> the deepest node that takes what comes from them
+
+    def add(self, name: str, sources: Sequence[str]) -> None:
+        """Add a node that takes or waits for `sources`, of which those of this micro-batch were added before."""
+        own = [source for source in sources if source in self.origins]
+        if not own:
+            self.starts.append(name)
+        taken = {self.origins[source] for source in own}
+        self.origins[name] = reduce(or_, taken) if taken else 1 << (len(self.starts) - 1)
+        self.depth[name] = max((self.depth[source] + 1 for source in own), default=0)
+        for origins in {self.origins[name], *taken}:
+            if self.depth[name] >= self.depth[self.users.get(origins, name)]:
+                self.users[origins] = name
+
+    def first(self, layers: Collection[str]) -> Iterator[str]:
+        """The starts without which no layer can begin."""
+        needed = reduce(or_, self._towers(layers), 0)
+        return (name for i, name in enumerate(self.starts) if needed >> i & 1)
+
+    def last(self, layers: Collection[str]) -> list[str]:
+        """The nodes that end last: the deepest of all, and for each tower that of those which take what it keeps."""
+        deepest = max(self.depth, key=self.depth.__getitem__)
+        return list(dict.fromkeys([deepest, *(self.users[origins] for origins in self._towers(layers))]))
+
+    def _towers(self, layers: Collection[str]) -> list[int]:
+        """The origins of each tower's first layer: no layer has but some of them."""
+        found = {self.origins[name] for name in layers if name in self.origins}
+        return sorted(one for one in found if not any(other != one and other & one == other for other in found))

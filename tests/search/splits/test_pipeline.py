@@ -51,7 +51,21 @@ def deep_convolutional(batch):
     return model, tf.random.stateless_normal([batch, 12, 12, 3], [1, 2])
 
 
-NETWORKS = [deep_dense, deep_convolutional, attention, convolutional]
+def unequal_towers(batch):
+    """Five convolutions beside three dense layers that take an input of their own, joined before the last layer."""
+    images, numbers = keras.Input((12, 12, 3)), keras.Input((24,))
+    x, y = images, numbers
+    for n in (4, 8, 8, 8, 8):
+        x = keras.layers.Conv2D(n, 3, padding="same", activation="relu")(x)
+    for _ in range(3):
+        y = keras.layers.Dense(16, "relu")(y)
+    joined = keras.layers.Concatenate()([keras.layers.GlobalAveragePooling2D()(x), y])
+    model = keras.Model([images, numbers], keras.layers.Dense(5)(joined))
+    shapes = ([batch, 12, 12, 3], [batch, 24])
+    return model, [tf.random.stateless_normal(shape, [i, 2]) for i, shape in enumerate(shapes)]
+
+
+NETWORKS = [deep_dense, deep_convolutional, attention, convolutional, unequal_towers]
 
 
 @pytest.fixture(scope="module", params=NETWORKS, ids=lambda make: make.__name__)
