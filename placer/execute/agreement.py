@@ -137,7 +137,7 @@ class Agreement:
     ) -> None:
         for number, (mine, theirs) in enumerate(zip(returned, first, strict=True), start=1):
             for x, y in zip(mine, theirs, strict=True):
-                if not np.array_equal(x, y, equal_nan=is_float(x)):
+                if not np.array_equal(x, y, equal_nan=may_round(x)):
                     raise LossDiffersError(f"step {number} returned {x!r}, and {y!r} under another mapping")
         for name, found in fingerprints.items():
             if found != first_fingerprints[name]:
@@ -163,7 +163,7 @@ class Agreement:
     def _returned_agrees(self, x: Array, step: int, i: int) -> bool:
         """Whether x is what a reference returned there; floats may differ."""
         others = [outcome.returned[step][i] for outcome in self.references]
-        if not is_float(x):
+        if not may_round(x):
             return any(np.array_equal(x, y) for y in others)
 
         def farthest(pairs: Sequence[tuple[Outcome, Outcome]]) -> float:
@@ -171,16 +171,17 @@ class Agreement:
             return max((largest(a - b) for a, b in both), default=0.0)
 
         with np.errstate(invalid="ignore"):
+            own = _wide(x)
             spread = max(SPREAD * farthest(self._pairs), ERRORS * farthest(self._shaken_pairs))
             return any(
-                _same_kind(x, y) and largest(_wide(x) - _wide(y)) <= max(self.tolerance * largest(_wide(y)), spread)
-                for y in others
+                _same_kind(own, y) and largest(own - y) <= max(self.tolerance * largest(y), spread)
+                for y in map(_wide, others)
             )
 
     def _change_agrees(self, mine: Outcome, name: str) -> bool:
         """Whether a variable changed as in a reference; floats may differ."""
         value = mine.after[name]
-        if not is_float(value):
+        if not may_round(value):
             return any(np.array_equal(value, other.after[name]) for other in self.references)
         if name not in self._spread:
             among, shaken = ([_apart(*pair, name)[1] for pair in pairs] for pairs in (self._pairs, self._shaken_pairs))
@@ -199,7 +200,7 @@ def tolerance(references: Sequence[Outcome]) -> float:
     """
     if not rounds_coarsely():
         return TOLERANCE
-    flat = [[v for step in outcome.returned for v in step if is_float(v)] for outcome in references]
+    flat = [[v for step in outcome.returned for v in step if may_round(v)] for outcome in references]
     apart = [_relative(a, b) for other in flat[1:] for a, b in zip(flat[0], other, strict=True)]
     return min(max(TF32_TOLERANCE, SPREAD * max(apart, default=0.0)), MOST_TOLERANCE)
 
@@ -224,9 +225,14 @@ def is_float(a: Array) -> bool:
     return bool(tf.as_dtype(a.dtype).is_floating)
 
 
+def may_round(a: Array) -> bool:
+    """Whether an array holds floats, real or complex, so that devices may round its values differently."""
+    return is_float(a) or bool(tf.as_dtype(a.dtype).is_complex)
+
+
 def eps_of(a: Array) -> float:
     """The relative distance of neighbouring numbers of the array's type."""
-    return float(ml_dtypes.finfo(a.dtype).eps)  # type: ignore[no-untyped-call]
+    return float(ml_dtypes.finfo(a.real.dtype).eps)  # type: ignore[no-untyped-call]
 
 
 def _apart(one: Outcome, other: Outcome, name: str) -> tuple[bool, float, float]:
@@ -265,6 +271,9 @@ def _same_kind(x: Array, y: Array) -> bool:
 
 
 def _wide(a: Array) -> Array:
+    """Floats of 32 bits or more; of complex numbers both parts, one after the other."""
+    if a.dtype.kind == "c":
+        return a.reshape(-1).view(a.real.dtype)
     return a if a.dtype.itemsize >= 4 else a.astype(np.float32)
 
 
@@ -277,7 +286,7 @@ def _relative(a: Array, b: Array) -> float:
 def _in_words(outcome: Outcome, name: str) -> str:
     """By how much a variable changed; the value itself where it is no float."""
     before, after = outcome.before[name], outcome.after[name]
-    if not is_float(after):
+    if not may_round(after):
         return repr(after)
     with np.errstate(invalid="ignore"):
         return f"{norm(_wide(after) - _wide(before)):.4g} in all"

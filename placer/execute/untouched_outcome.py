@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.execute.agreement import Array, Outcome, eps_of, is_float
+from placer.execute.agreement import Array, Outcome, eps_of, may_round
 from placer.execute.outputs import returned
 from placer.trace.capture import Captured
 from placer.trace.graph_def.as_function import as_function
@@ -74,7 +74,7 @@ def perturbed(start: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _perturbed(value: Array, rng: np.random.Generator) -> Array:
-    if not is_float(value):
+    if not may_round(value):
         return value
     errors = eps_of(value) * (rng.integers(0, 2, value.shape, np.int8) * 2 - 1)
     return np.asarray(value + value * errors.astype(value.dtype), value.dtype)

@@ -21,6 +21,7 @@ from placer.execute.agreement import (
     tolerance,
 )
 from placer.execute.fingerprints import fingerprint
+from placer.execute.untouched_outcome import perturbed
 
 
 def returned(*losses):
@@ -174,6 +175,40 @@ def test_counters_and_short_floats_are_compared_too():
         assert not agree(state(kind, 0), state(kind, 1))
     names = [Outcome([[]], {"v": np.array([b"x"], object)}, {"v": np.array([text], object)}) for text in (b"x", b"y")]
     assert agree(names[0], names[0]) and not agree(names[1], names[0])
+
+
+EPS = float(np.finfo(np.float32).eps)
+
+
+def complex_step(after):
+    """An outcome of one step that returns what it made of its variable, which is of complex numbers."""
+    state = np.asarray(after, np.complex64)
+    return Outcome([[state]], {"w": np.ones_like(state)}, {"w": state})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ([2 + 1j, 1 - 3j], [2 + 1j, 1 - 3j * (1 + EPS)], True),
+        ([2 + 1j, 1 - 3j], [2 + 1j, 1 + 3j], False),
+        ([np.nan + 1j, 2], [np.nan + 1j, 2], True),
+        ([np.nan + 1j, 2], [np.nan + 2j, 2], False),
+        ([complex(np.nan, 1), 2], [complex(1, np.nan), 2], False),
+        (2 + 1j, (2 + 1j) * (1 + EPS), True),
+    ],
+)
+def test_complex_numbers_are_compared_by_both_parts(one, other, alike):
+    assert agree(complex_step(one), complex_step(other)) == alike
+    exact = Agreement([complex_step(one)], exact=True)
+    for _ in range(2):
+        exact.check(placed(complex_step(one)))
+
+
+def test_complex_numbers_are_moved_by_a_rounding_error_like_others():
+    start = {"w": np.asarray([2 + 1j, 1 - 3j], np.complex64)}
+    moved = perturbed(start)["w"]
+    assert moved.dtype == np.complex64 and (moved != start["w"]).all()
+    np.testing.assert_allclose(moved, start["w"], rtol=4 * EPS)
 
 
 def test_only_values_that_are_not_known_are_fetched():
