@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from placer.splits.step_graph import StepGraph
 from placer.trace.build_graph import build_graph
 from placer.trace.capture import Captured
 from placer.trace.graph_def.access_order import AccessOrder
+from placer.trace.variable_parts import VariableParts
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def split_step(
     if limited and plan.in_flight is not None and not made.is_limited:
         raise PlanError("micro-batches of this step need each other, so that all of them are under way at once.")
     _check_order(captured, made)
-    variables = _variables(captured, made, stored=stored)
+    variables = _variables(captured, made.variables, stored=stored)
     content = captured.graph.content
     op_graph = build_graph(captured.name, made.graph_def, variables, made.outputs, captured.host_ops, content)
     in_turn = plan.micro_batches is not None
@@ -69,11 +71,18 @@ def _check_order(captured: Captured, made: DividedGraph) -> None:
         raise PlanError("nothing would order a check and a write that have an order in the whole step.")
 
 
-def _variables(captured: Captured, made: DividedGraph, *, stored: bool) -> dict[str, Any]:
-    """The variable of each node, new ones for parts. stored: as in `split_step`."""
+def with_variables(step: SplitStep) -> SplitStep:
+    """A step whose divided variables were only described, with variables for their parts, with the values of now."""
+    captured = step.captured
+    variables = _variables(captured.whole, captured.divided, stored=True)
+    return replace(step, captured=replace(captured, variables=variables))
+
+
+def _variables(captured: Captured, divided: Mapping[str, VariableParts], *, stored: bool) -> dict[str, Any]:
+    """The variable of each node, new ones for parts. divided: as in `Captured`. stored: as in `split_step`."""
     variables: dict[str, Any] = {}
     for node, variable in captured.variables.items():
-        parts = made.variables.get(node)
+        parts = divided.get(node)
         if parts is None:
             variables[node] = variable
             continue

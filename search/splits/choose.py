@@ -44,15 +44,14 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judge:
-    """Predicts what plans of one profiled step are worth. profiled: its ops with costs. stored: as in `split_step`.
-    local: whether parts of a batch normalise by statistics of their own.
+    """Predicts what plans of one profiled step are worth. profiled: its ops with costs. local: whether parts
+    of a batch normalise by statistics of their own.
     """
 
     captured: Captured
     profiled: Prediction
     groups: int
     seed: int
-    stored: bool = True
     local: bool = False
 
     def best(self, parts: int, note: Callable[[str], None] = lambda policy: None) -> Judged | str:
@@ -107,7 +106,7 @@ class Judge:
         Raises PlanError.
         """
         while True:
-            step = split_step(self.captured, plan, graph, stored=self.stored, limited=limited)
+            step = split_step(self.captured, plan, graph, stored=False, limited=limited)
             predicted_s = self.predicted_s(step)
             if predicted_s < inf or plan.in_flight in (None, 1) or not step.is_limited:
                 return step, predicted_s

@@ -128,6 +128,8 @@ def _chosen(job: Job) -> Chosen | None:
 
 def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
     """The step in micro-batches of which so many are under way as the devices' memory has room for."""
+    from placer.splits.step import with_variables
+
     step, predicted_s = _judge(job).fitting(plan, graph)
     if predicted_s == inf:
         job.notes.append("Not even one micro-batch at a time is predicted to fit into the devices' memory.")
@@ -136,12 +138,13 @@ def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
             f"{step.plan.in_flight} micro-batches are under way at once instead of {plan.in_flight}, so that what they "
             "keep fits into the devices' memory."
         )
-    return step
+    return with_variables(step)
 
 
 def _most_promising(job: Job) -> Chosen | None:
     """None where no plan promises enough."""
     from placer.splits.local_statistics import kept_whole
+    from placer.splits.step import with_variables
 
     judge = _judge(job)
     job.progress.phase("judging plans of splits")
@@ -151,7 +154,7 @@ def _most_promising(job: Job) -> Chosen | None:
         return None
     if job.settings.is_local and (note := kept_whole(found.step.plan)) is not None:
         job.notes.append(note)
-    return Chosen(found.step, found.policy)
+    return Chosen(with_variables(found.step), found.policy)
 
 
 def _judge(job: Job) -> Judge:

@@ -85,7 +85,7 @@ def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> 
     assert live.graph is not None  # profiled
     groups = coarsen(live.graph, settings.groups, topology)
     prediction = Prediction.profiled(groups, topology, settings.planned(WHOLE).headroom)
-    judge = Judge(live.captured(), prediction, settings.groups, settings.seed, stored=False, local=settings.is_local)
+    judge = Judge(live.captured(), prediction, settings.groups, settings.seed, local=settings.is_local)
     try:
         best = judge.best(len(topology))
         if isinstance(best, str):

@@ -2,12 +2,18 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from placer.graph.held_memory import Lack
 from placer.splits.plan import PlanError, SplitPlan
+from placer.splits.step import with_variables
+from placer.splits.step_graph import StepGraph
 from search.splits import choose
 from search.splits.choose import Judge
+from tests.search.splits.test_candidates import plan_of
+from tests.search.splits.trainings import captured_training, dense
 
 SINGLE = 40
 
@@ -65,3 +71,17 @@ def test_mappings_are_sought_for_the_cheapest_plans_that_can_be_carried_out(monk
     monkeypatch.setattr(Judge, "fine", SimpleNamespace(ops=()))
     judge = Judge(SimpleNamespace(graph_def=None, input_names=()), None, 192, 0, local=local)
     assert sorted(found.policy for found in judge.candidates(2, noted.append)) == sorted(judged)
+
+
+def test_a_plan_is_judged_without_variables_for_its_parts_and_gets_them_once_it_is_chosen(monkeypatch):
+    monkeypatch.setattr(Judge, "predicted_s", lambda self, step: 1.0)
+    captured, _ = captured_training(dense, 7)
+    plan = plan_of(captured, "columns", 2)
+    step, _ = Judge(captured, None, 24, 0).fitting(plan, StepGraph(captured.graph_def))
+    parts = [part for one in step.captured.divided.values() for part in one.nodes]
+    assert parts and all(isinstance(step.captured.variables[part], tf.TensorSpec) for part in parts)
+    chosen = with_variables(step).captured
+    whole = chosen.joined({name: variable.numpy() for name, variable in chosen.variables.items()})
+    assert whole.keys() == captured.variables.keys()
+    for name, variable in captured.variables.items():
+        np.testing.assert_array_equal(whole[name], variable.numpy())

@@ -189,7 +189,7 @@ def judged(captured, plan, memory_bytes):
     topology = Topology(devices, (Link("*", "*", 1e-3, 1e9),))  # ten ops long: a device that waits begins others
     ops = tuple(replace(op, cost_s={"cpu": 1e-4}, devices=None) for op in captured.graph.ops)
     groups = coarsen(OpGraph("g", ops, captured.graph.edges), 24, topology)
-    judge = Judge(captured, Prediction.profiled(groups, topology, 0.0), groups=24, seed=0, stored=False)
+    judge = Judge(captured, Prediction.profiled(groups, topology, 0.0), groups=24, seed=0)
     step, predicted_s = judge.fitting(plan, StepGraph(captured.graph_def))
     return step.plan.in_flight, predicted_s
 
