@@ -60,6 +60,8 @@ class Judge:
         if not found:
             return "no op of this step can be divided by a plan."
         best = found[0]
+        if best.predicted_s == inf:
+            return "no plan of splits is predicted to fit into the devices' memory."
         if best.predicted_s > WORTH * whole_s:
             promised = f"{best.policy} {1e3 * best.predicted_s:.1f} ms, whole ops {1e3 * whole_s:.1f} ms"
             return f"no plan of splits promised a faster step than whole ops do (as profiled: {promised})."

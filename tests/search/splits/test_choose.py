@@ -11,7 +11,7 @@ from placer.splits.plan import PlanError, SplitPlan
 from placer.splits.step import with_variables
 from placer.splits.step_graph import StepGraph
 from search.splits import choose
-from search.splits.choose import Judge
+from search.splits.choose import Judge, Judged
 from tests.search.splits.test_candidates import plan_of
 from tests.search.splits.trainings import captured_training, dense
 
@@ -85,3 +85,11 @@ def test_a_plan_is_judged_without_variables_for_its_parts_and_gets_them_once_it_
     assert whole.keys() == captured.variables.keys()
     for name, variable in captured.variables.items():
         np.testing.assert_array_equal(whole[name], variable.numpy())
+
+
+@pytest.mark.parametrize("whole_s", [1.0, float("inf")])
+def test_a_plan_that_does_not_fit_into_memory_is_not_tried_whether_or_not_whole_ops_do(monkeypatch, whole_s):
+    monkeypatch.setattr(Judge, "whole_s", lambda self: whole_s)
+    monkeypatch.setattr(Judge, "candidates", lambda self, parts, note: [Judged("batch", None, float("inf"))])
+    said = "no plan of splits is predicted to fit into the devices' memory."
+    assert Judge(None, None, 192, 0).best(2) == said
