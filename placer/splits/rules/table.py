@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from placer.splits.plan import LOCAL
 from placer.splits.rules import batch_norm, convolutions, elementwise, images, linear, moving, reductions, resources
 from placer.splits.rules.copies import COPIES, copies
 from placer.splits.rules.local import local_way
-from placer.splits.rules.way import Rule, Way, Ways, static
+from placer.splits.rules.way import Cut, Rule, Way, Ways, static
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys([*elementwise.UNARY, *elementwise.GRADIENTS], elementwise.elementwise),
@@ -89,7 +91,8 @@ def ways_of(op: Any) -> Ways:
         found = rule(op)
     except ValueError:
         return {}
-    return {name: way for name, way in found.items() if way.extent >= 2 * way.least and _is_sized(op, way)}
+    ways = {name: way for name, way in found.items() if way.extent >= 2 * way.least}
+    return {name: way for name, way in ways.items() if _is_sized(op, way) and _has_axes(op, way)}
 
 
 def way_called(op: Any, name: str, ways: Ways) -> Way | None:
@@ -110,3 +113,12 @@ def _is_sized(op: Any, way: Way) -> bool:
         return all(static(op, size.argument).ndim == 1 for size in way.sizes)
     except ValueError:
         return False
+
+
+def _has_axes(op: Any, way: Way) -> bool:
+    """Whether the rank of each tensor that is cut is known; a rule may look at the output alone."""
+    return all(
+        tensor.dtype == tf.resource or tensor.shape.rank is not None
+        for tensor, cut in zip(op.inputs, way.inputs, strict=True)
+        if isinstance(cut, Cut)
+    )

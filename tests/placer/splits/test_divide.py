@@ -35,6 +35,18 @@ def _unknown() -> None:
     tf.raw_ops.Exp(x=tf.compat.v1.placeholder(tf.float32, [None, 3], "x"), name="exp")
 
 
+def _packed() -> None:
+    """As of what tf.io.parse_tensor gives."""
+    unknown = tf.compat.v1.placeholder(tf.float32, None, "x")
+    tf.raw_ops.Pack(values=[unknown, tf.constant(np.ones([4, 3], np.float32))], axis=0, name="packed")
+
+
+def _pooled() -> None:
+    x, unknown = (tf.compat.v1.placeholder(tf.float32, shape) for shape in ([4, 4, 4, 2], None))
+    window = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
+    tf.raw_ops.MaxPoolGrad(orig_input=x, orig_output=unknown, grad=unknown, **window, name="pooled")
+
+
 def _random() -> None:
     tf.raw_ops.RandomUniform(shape=tf.constant([4, 3]), dtype=tf.float32, name="draw")
 
@@ -63,6 +75,8 @@ def _refused(build: Callable[[], Any], divisions: dict[str, Division], message: 
         (_product, "product", "MatMul", "height"),
         (_random, "draw", "RandomUniform", "axis0"),
         (_unknown, "exp", "Exp", "axis1"),
+        (_packed, "packed", "Pack", "axis1"),
+        (_pooled, "pooled", "MaxPoolGrad", "batch"),
     ],
 )
 def test_a_way_that_the_rule_does_not_have_is_refused(build: Callable[[], Any], name: str, type: str, way: str) -> None:
