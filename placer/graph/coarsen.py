@@ -360,5 +360,5 @@ def _group_edges(graph: OpGraph, members: Sequence[Sequence[int]], labels: Seque
         if src != dst:
             tensor = (-1, 0) if labels[src] == labels[dst] else (e.src, e.output_index)
             index = outputs[src].setdefault(tensor, len(outputs[src]))
-            edges.setdefault((src, dst, index), Edge(src, dst, e.edge_bytes, index))
+            edges.setdefault((src, dst, index), Edge(src, dst, graph.tensor_bytes[e.src, e.output_index], index))
     return tuple(edges.values())

@@ -72,6 +72,12 @@ def test_edges_between_groups_are_the_tensors_that_cross():
     ]
 
 
+def test_a_tensor_of_which_edges_disagree_is_as_large_between_groups_as_the_largest_says():
+    ops = (Op("a", "Op", {"cpu": 1.0}), *(Op(name, "Op", {"cpu": 1.0}, colocate="bc") for name in "bc"))
+    coarse = coarsen(OpGraph("fork", ops, (Edge(0, 1, 100), Edge(0, 2, 1000))), 6, TWO).graph
+    assert [edge.edge_bytes for edge in coarse.edges] == [1000]
+
+
 def test_parameter_traffic_stays_with_its_variable():
     """read -> forward, gradient -> update: the weight's reader and the update's whole chain share a device."""
     ops = (
