@@ -147,11 +147,18 @@ class _Finder:
 
     def _after(self, reduced: set[Any]) -> list[Any]:
         """All that may be done by each part after reductions, producers first."""
-        found: dict[Any, None] = {}
-        for op in self.graph.order:
-            if any(t.op in reduced or t.op in found for t in op.inputs) and self._is_vector(op):
-                found[op] = None
-        return list(found)
+        found, stack = set[Any](), list(reduced)
+        while stack:
+            users = {user for tensor in stack.pop().outputs for user in tensor.consumers()} - found
+            new = [user for user in users if self._is_vector(user)]
+            found.update(new)
+            stack += new
+        return sorted(found, key=self._place.__getitem__)
+
+    @cached_property
+    def _place(self) -> dict[Any, int]:
+        """The place of each op in the graph's order."""
+        return {op: i for i, op in enumerate(self.graph.order)}
 
     def _is_vector(self, op: Any) -> bool:
         return op.type in VECTORS and op.name not in self.plan and self.graph.way(op.name, LOCAL) is not None
@@ -188,22 +195,17 @@ class _Finder:
             return True
         if user.name in self.plan:
             return self._is_by_examples(user, op.outputs[0]) and self.plan.divisions[user.name].parts == parts
-        return not self._leads_on(user)
+        return user not in self._leading_on
 
-    def _leads_on(self, op: Any) -> bool:
-        """Whether something divided takes what an op puts out, or what is made of it, or the step returns that."""
-        stack, seen = [op], {op}
-        while stack:
-            outputs = stack.pop().outputs
-            users = {user for tensor in outputs for user in tensor.consumers()}
-            if outputs and not users:
-                return True
-            for user in users - seen:
-                if user.name in self.plan:
-                    return True
-                seen.add(user)
-                stack.append(user)
-        return False
+    @cached_property
+    def _leading_on(self) -> set[Any]:
+        """The ops whose outputs, or what is made of them, something divided takes, or the step returns."""
+        found = set[Any]()
+        for op in reversed(self.graph.order):
+            users = {user for tensor in op.outputs for user in tensor.consumers()}
+            if (op.outputs and not users) or any(user in found or user.name in self.plan for user in users):
+                found.add(op)
+        return found
 
 
 def _is_first(kind: Any) -> bool:

@@ -33,6 +33,7 @@ class StepGraph:
         with self.tf_graph.as_default():
             tf.graph_util.import_graph_def(graph_def, name="")
         self._ways: dict[str, Ways] = {}
+        self._called: dict[tuple[str, str], Way | None] = {}
         self._tensors: dict[str, Any] = {}
         self._facts: dict[str, TensorFacts] = {}
 
@@ -82,7 +83,10 @@ class StepGraph:
 
     def way(self, name: str, called: str) -> Way | None:
         """The way that a plan calls so; None where the node has no such way."""
-        return way_called(self.op(name), called, self.ways(name))
+        key = name, called
+        if key not in self._called:
+            self._called[key] = way_called(self.op(name), called, self.ways(name))
+        return self._called[key]
 
     @staticmethod
     def _before(op: Any) -> list[Any]:

@@ -223,22 +223,35 @@ def test_where_a_part_would_have_one_value_of_each_channel_statistics_stay_those
     assert (made, kept) == found and local.is_local == bool(made)
 
 
-def normalizing(inputs):
-    """A graph that normalizes the Placeholder x by its moments over axis 0. inputs: as of StepGraph."""
+def normalizing(count):
+    """(GraphDef that normalizes a Placeholder x by its moments so many times in a row, plan to divide that by examples)"""
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [6, 4], "x")
-        first = tf.constant([0])
-        mean = tf.raw_ops.Mean(input=x, axis=first, keep_dims=True, name="mean")
-        squares = tf.raw_ops.SquaredDifference(x=x, y=mean, name="squares")
-        variance = tf.raw_ops.Mean(input=squares, axis=first, keep_dims=True, name="variance")
-        centred = tf.raw_ops.Sub(x=x, y=mean, name="centred")
-        tf.raw_ops.Mul(x=centred, y=tf.raw_ops.Rsqrt(x=variance), name="normalized")
-    return StepGraph(graph.as_graph_def(), inputs)
+        for _ in range(count):
+            mean = tf.raw_ops.Mean(input=x, axis=tf.constant([0]), keep_dims=True)
+            squares = tf.raw_ops.SquaredDifference(x=x, y=mean)
+            variance = tf.raw_ops.Mean(input=squares, axis=tf.constant([0]), keep_dims=True)
+            x = tf.raw_ops.Mul(x=tf.raw_ops.Sub(x=x, y=mean), y=tf.raw_ops.Rsqrt(x=variance))
+    by_examples = [op.name for op in graph.get_operations() if op.type in ("Mean", "SquaredDifference", "Sub", "Mul")]
+    return graph.as_graph_def(), SplitPlan({name: Division("axis0", 2) for name in by_examples})
 
 
-@pytest.mark.parametrize(("inputs", "made"), [(["x"], 1), ([], 0)])
+@pytest.mark.parametrize(("inputs", "made"), [(["x"], 2), ([], 0)])
 def test_what_normalizes_a_tensor_that_the_step_captured_keeps_its_moments(inputs, made):
-    names = ("mean", "squares", "variance", "centred", "normalized")
-    plan = SplitPlan({name: Division("axis0", 2) for name in names})
-    local, found, kept = with_local_statistics(normalizing(inputs), plan)
+    graph_def, plan = normalizing(2)
+    local, found, kept = with_local_statistics(StepGraph(graph_def, inputs), plan)
     assert (found, kept) == (made, 0) and local.is_local == bool(made)
+
+
+def test_the_graph_is_gone_through_as_often_for_many_batch_normalizations_as_for_one():
+    class Watched(StepGraph):
+        times = 0
+
+        @property
+        def order(self):
+            self.times += 1
+            return super().order
+
+    graphs = [(Watched(graph_def), plan) for graph_def, plan in (normalizing(1), normalizing(9))]
+    assert [with_local_statistics(graph, plan)[1:] for graph, plan in graphs] == [(1, 0), (9, 0)]
+    assert graphs[0][0].times == graphs[1][0].times > 0
