@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 
 LOCAL = "local"
 """The way in which each part of a batch normalisation uses the statistics of its own examples as if they were those of
@@ -82,5 +82,5 @@ class SplitPlan:
         for division, names in regions:
             for name in names:
                 if found.setdefault(name, division) != division:
-                    raise PlanError(f"op {name!r} is divided in two ways; name it once.")
+                    raise PlanError(f"op {short(name)} is divided in two ways; name it once.")
         return cls(found, in_flight)

@@ -55,7 +55,7 @@ def batch_norm(op: Any) -> Ways:
         ways[BATCH] = Way((Cut(0), *whole), (Cut(0), None, None, None, None, None), shape[0])
     elif _merges(op) and _only_for_gradient(op):
         outputs = (Cut(0), None, None, Own(), Own(), Own())
-        ways[BATCH] = Way((Cut(0), *whole), outputs, shape[0], least=_least(shape), exchange=_exchange(op, _normalized))
+        ways[BATCH] = Way((Cut(0), *whole), outputs, shape[0], least=_least(op), exchange=_exchange(op, _normalized))
     return ways
 
 
@@ -75,7 +75,7 @@ def batch_norm_gradient(op: Any) -> Ways:
         ways[BATCH] = Way((Cut(0), Cut(0), None, None, None, None), (Cut(0), SUM, SUM, None, None), shape[0])
     elif _merges(op):
         inputs, outputs = (Cut(0), Cut(0), None, Own(), Own(), Own()), (Cut(0), None, None, None, None)
-        ways[BATCH] = Way(inputs, outputs, shape[0], least=_least(shape), exchange=_exchange(op, _gradients))
+        ways[BATCH] = Way(inputs, outputs, shape[0], least=_least(op), exchange=_exchange(op, _gradients))
     return ways
 
 
@@ -87,10 +87,10 @@ def own_statistics(op: Any) -> Way | None:
     if not (op.get_attr("is_training") and _is_plain(op)):
         return None
     if op.type == GRADIENT:
-        return Way((Cut(0), Cut(0), None, *own), (Cut(0), SUM, SUM, None, None), shape[0], least=_least(shape))
+        return Way((Cut(0), Cut(0), None, *own), (Cut(0), SUM, SUM, None, None), shape[0], least=_least(op))
     if not _only_for_gradient(op):
         return None
-    return Way((Cut(0), *(None,) * 4), (Cut(0), mean, mean, *own), shape[0], least=_least(shape))
+    return Way((Cut(0), *(None,) * 4), (Cut(0), mean, mean, *own), shape[0], least=_least(op))
 
 
 def _only_for_gradient(op: Any) -> bool:
@@ -108,9 +108,11 @@ def _merges(op: Any) -> bool:
     return bool(op.get_attr("data_format") == b"NHWC")
 
 
-def _least(shape: Sequence[int]) -> int:
+def _least(op: Any) -> int:
     """The fewest examples of a part: two values per channel, because the variance of one is 0, or NaN on GPUs."""
-    return 1 if prod(shape[1:-1]) > 1 else 2
+    shape = dims(op.inputs[0])
+    others = (n for axis, n in enumerate(shape) if axis not in (0, channel_axis(op, len(shape))))
+    return 1 if prod(others) > 1 else 2
 
 
 def _exchange(op: Any, write: Any) -> Exchange:

@@ -224,7 +224,7 @@ def test_where_a_part_would_have_one_value_of_each_channel_statistics_stay_those
 
 
 def normalizing(count):
-    """(GraphDef that normalizes a Placeholder x by its moments so many times in a row, plan to divide that by examples)"""
+    """(GraphDef that normalizes a Placeholder x by its moments so many times in a row, plan by examples)"""
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [6, 4], "x")
         for _ in range(count):

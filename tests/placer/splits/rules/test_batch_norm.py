@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from placer.splits.divide import divide
-from placer.splits.plan import Division, PlanError, SplitPlan
+from placer.splits.plan import LOCAL, Division, PlanError, SplitPlan
 from placer.splits.rules.way import Own
 from placer.splits.step_graph import StepGraph
 from tests.placer.splits.rules.checker import Graph, difference, run
@@ -149,15 +149,20 @@ def test_what_each_part_keeps_goes_to_no_other_op() -> None:
     assert set(StepGraph(graph.as_graph_def()).ways(FORWARD)) == {"channel"}
 
 
-@pytest.mark.parametrize(("layout", "space", "least"), [("NHWC", 3, 1), ("NHWC", 1, 2), ("NCHW", 3, None)])
-def test_parts_have_two_values_of_each_channel(layout: str, space: int, least: int | None) -> None:
+@pytest.mark.parametrize(
+    ("layout", "space", "least", "of_its_own"),
+    [("NHWC", 3, 1, 1), ("NHWC", 1, 2, 2), ("NCHW", 3, None, 1), ("NCHW", 1, None, 2)],
+)
+def test_parts_have_two_values_of_each_channel(layout: str, space: int, least: int | None, of_its_own: int) -> None:
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [4, space, 1, 3] if layout == "NHWC" else [4, 3, space, 1])
         vector = tf.compat.v1.placeholder(tf.float32, [3])
         attributes = {"mean": [], "variance": [], "data_format": layout, "name": FORWARD}
         tf.raw_ops.FusedBatchNormV3(x=x, scale=vector, offset=vector, **attributes)
-    way = StepGraph(graph.as_graph_def()).ways(FORWARD).get("batch")
+    made = StepGraph(graph.as_graph_def())
+    way, local = made.ways(FORWARD).get("batch"), made.way(FORWARD, LOCAL)
     assert (way and way.least) == least
+    assert local is not None and local.least == of_its_own
 
 
 def _some() -> Draw:
