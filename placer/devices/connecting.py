@@ -32,8 +32,8 @@ def connect(cluster: tf.train.ClusterSpec, interfaces: Collection[str] = ()) -> 
     """`tf.config.experimental_connect_to_cluster`, in a thread whose ports are tied to `interfaces` before they listen.
 
     TensorFlow starts a server with a port, also to leave a cluster (an empty one), where none is there that will do.
-    Without interfaces, loopback alone reaches it. Where the kernel allows no watch, all ports that are new are tied
-    right after they have opened. Raises what TensorFlow raises, and PlacerError where a port cannot be tied.
+    Without interfaces, loopback alone reaches it. Where the kernel allows no watch, ports are tied right after they
+    have opened. Raises what TensorFlow raises, and PlacerError where a port cannot be tied.
     """
 
     def run() -> None:
@@ -47,8 +47,7 @@ def connect(cluster: tf.train.ClusterSpec, interfaces: Collection[str] = ()) -> 
     names = frozenset(interfaces) or frozenset({LOOPBACK.decode()})
     before, watch = listening_ports(), _lasting_watch()
     raised = _in_thread(run)
-    if watch is None or not watch.has_tied():  # else what is new and not tied is the program's own
-        bind(listening_ports() - before, names)
+    bind(listening_ports() - before, names)
     for error in raised:
         raise error
 

@@ -25,7 +25,6 @@ REQUEST_BYTES, ID_AT, ARGUMENT_AT, REPLY, CONTINUE = 80, 0, 32, "QqiI", 1
 PIDFD_GETFD = 438  # on every machine
 READY = b"r"  # what the child says once it can watch
 FREE = b"/"  # what it is told once nothing is to be tied; no interface is called so
-TIED, UNTIED = b"t", b"u"  # what it answers: whether calls were held until then, and each of their sockets was tied
 NAMES_BYTES = 65_536
 
 
@@ -47,7 +46,6 @@ def _answer(theirs: socket.socket, process: int) -> None:
     poll.register(theirs, select.POLLIN)
     theirs.send(READY)
     tie: Callable[[socket.socket], None] | None = None
-    tied: bool | None = None  # whether each socket was since it was told to; None where none was to be
     while True:
         ready = dict(poll.poll())
         if process in ready:
@@ -57,10 +55,7 @@ def _answer(theirs: socket.socket, process: int) -> None:
             if not said:
                 return
             tie = None
-            if said == FREE:
-                theirs.send(TIED if tied else UNTIED)
-            else:
-                tied = None
+            if said != FREE:
                 with suppress(OSError):  # an interface is gone
                     tie = tie_to(said.decode().split(","))
             for listener in listeners:
@@ -68,19 +63,19 @@ def _answer(theirs: socket.socket, process: int) -> None:
             continue
         for listener, event in ready.items():
             if event & select.POLLIN:
-                tied = _let_go(listener, process, tie) and tied is not False
+                _let_go(listener, process, tie)
             else:  # the threads that it was about are gone
                 poll.unregister(listener)
                 os.close(listener)
 
 
-def _let_go(listener: int, process: int, tie: Callable[[socket.socket], None] | None) -> bool:
-    """Tie the socket of a held call, and let the call go on; returns whether it was tied, if it had to be."""
-    request, is_tied = bytearray(REQUEST_BYTES), False
+def _let_go(listener: int, process: int, tie: Callable[[socket.socket], None] | None) -> None:
+    """Tie the socket of a held call, and let the call go on."""
+    request = bytearray(REQUEST_BYTES)
     try:
         fcntl.ioctl(listener, RECEIVE, request)
     except OSError:  # its thread was ended meanwhile
-        return False
+        return
     (call,) = struct.unpack_from("Q", request, ID_AT)
     (number,) = struct.unpack_from("Q", request, ARGUMENT_AT)
     if tie is not None:
@@ -90,10 +85,8 @@ def _let_go(listener: int, process: int, tie: Callable[[socket.socket], None] | 
             with socket.socket(fileno=copied) as copy:
                 if copy.family in (socket.AF_INET, socket.AF_INET6):
                     tie(copy)
-            is_tied = True
     with suppress(OSError):
         fcntl.ioctl(listener, SEND, bytearray(struct.pack(REPLY, call, 0, 0, CONTINUE)))
-    return is_tied
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 
 from placer.devices.host.child_python import module_command, module_paths
 from placer.devices.ports import listen_child
-from placer.devices.ports.listen_child import FREE, READY, TIED
+from placer.devices.ports.listen_child import FREE, READY
 
 PR_SET_NO_NEW_PRIVS, PR_SET_PTRACER = 38, 0x59616D61  # linux/prctl.h
 # linux/seccomp.h. Without SPEC_ALLOW, kernels before 5.16 slow watched threads down, against Speculative Store Bypass.
@@ -96,18 +96,6 @@ class ListenWatch:
         finally:
             with suppress(OSError):
                 self._ours.send(FREE)
-
-    def has_tied(self) -> bool:
-        """Whether calls were held in the latest block, and all their sockets were tied before. Call it once after each
-        block, or never.
-        """
-        if not self._ready:
-            return False
-        try:
-            return self._ours.recv(1) == TIED
-        except OSError:  # it does not answer: what it says later would be taken for the answer of another block
-            self._ready = False
-            return False
 
     def _is_ready(self) -> bool:
         """Whether the child can watch: where it cannot, nothing may be held, because nobody would let it go on."""

@@ -52,37 +52,6 @@ def test_every_port_is_tied_to_loopback(tied: str) -> None:
     assert {port for ports in opened for port in ports} == {"lo"}
 
 
-BESIDE = """
-import socket, threading
-from placer.devices import connecting
-
-def listener():
-    made.append(socket.socket())
-    made[-1].bind(("0.0.0.0", 0))
-    made[-1].listen()
-
-def connect(cluster, interfaces):
-    listener()  # as TensorFlow does
-    go.set()
-    program.join()
-
-made, go = [], threading.Event()
-program = threading.Thread(target=lambda: (go.wait(), listener()))
-program.start()
-connecting._connect = connect
-connecting.connect(connecting.tf.train.ClusterSpec({}))
-for one in made:
-    print(one.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\\0").decode() or "open")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(platform.machine() not in MACHINES, reason="no watch is known for this machine")
-def test_a_port_that_the_program_opens_meanwhile_stays_open() -> None:
-    done = subprocess.run([sys.executable, "-c", BESIDE], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["lo", "open"]
-
-
 @pytest.fixture
 def pressed() -> Iterator[threading.Event]:
     """Ctrl-C, and when the main thread has noticed it."""

@@ -45,22 +45,6 @@ with ListenWatch.forked().held(["lo"]):
     assert lines == ["open", "lo"]
 
 
-def test_it_says_whether_all_that_listened_in_the_block_was_tied() -> None:
-    lines = said("""
-watch = ListenWatch.started()
-with watch.held(["lo"]):
-    pass
-print(watch.has_tied())
-with watch.held(["lo"]):
-    listens(), listens()
-print(watch.has_tied())
-with watch.held(["no-such-interface"]):
-    listens()
-print(watch.has_tied())
-""")
-    assert lines == ["False", "True", "False"]
-
-
 def test_threads_that_the_block_starts_are_watched_and_those_from_before_are_not() -> None:
     lines = said("""
 import threading
