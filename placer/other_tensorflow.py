@@ -12,7 +12,7 @@ from typing import Any
 
 from placer.errors import BadInputError, PlacerError
 from placer.phase_names import LEFT_ALONE
-from placer.wrapped import Wrapped, unwrapped
+from placer.wrapped import Wrapped, hidden_by, unwrapped
 
 LOGGER = logging.getLogger("placer")
 
@@ -34,6 +34,11 @@ class LeftAlone(Wrapped):
     """A training step that runs untouched for good, with what programs ask of an `AutoStep`."""
 
     own_names = frozenset({"step", "left_alone", "steps", "journal", "name"})
+    step: Callable[..., Any]
+    left_alone: str
+    steps: int  # calls so far
+    journal: SilentJournal
+    name: str
     mapping = splits = step_s = speedup = best_single_s = untouched_s = None
     device_names: tuple[str, ...] = ()
     tried: tuple[Any, ...] = ()
@@ -43,19 +48,18 @@ class LeftAlone(Wrapped):
     def __init__(self, step: Callable[..., Any], why: str) -> None:
         """why: one line."""
         super().__init__(step)
-        self.step, self.left_alone, self.steps = step, why, 0
-        self.journal = SilentJournal(why)
-        self.name = getattr(step, "__name__", None) or type(step).__name__
+        name = getattr(step, "__name__", None) or type(step).__name__
+        vars(self).update(step=step, left_alone=why, steps=0, journal=SilentJournal(why), name=name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the step returns. Raises what the step raises."""
         outputs = self.step(*args, **kwargs)
-        self.steps += 1
+        vars(self)["steps"] += 1
         return outputs
 
     def pass_over(self, calls: int) -> bool:
         """Whether the caller may take so many steps itself: always."""
-        self.steps += calls
+        vars(self)["steps"] += calls
         return True
 
     def leave_alone(self, why: str) -> None:
@@ -105,6 +109,8 @@ def stand_in(name: str, error: BadInputError) -> Any:
 def _told(step: Any, why: str) -> LeftAlone:
     if not callable(step):
         raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
+    if (said := hidden_by(LeftAlone, unwrapped(step))) is not None:
+        raise BadInputError(said)
     _tell(why)
     return LeftAlone(unwrapped(step), why)
 

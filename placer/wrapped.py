@@ -8,8 +8,10 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, ClassVar
+
+FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, functools.partial)
 
 
 class Wrapped:
@@ -39,8 +41,11 @@ class Wrapped:
         return getattr(function, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self.keeps(name):
+        """Raises AttributeError for a public attribute of the object's own: the function would read Placer's."""
+        if name.startswith("_"):
             object.__setattr__(self, name, value)
+        elif self.keeps(name):
+            raise AttributeError(f"{name} is what Placer keeps on the wrapped step; give yours another name")
         else:
             setattr(self.__wrapped__, name, value)
 
@@ -82,6 +87,26 @@ def unwrapped(step: Any) -> Any:
     while isinstance(step, Wrapped):
         step = step.__wrapped__
     return step
+
+
+def is_function(step: Any) -> bool:
+    """Whether a step is a function, of Python's or TensorFlow's, rather than an object that is called."""
+    return isinstance(step, FUNCTIONS) or hasattr(type(step), "python_function")
+
+
+def hidden_by(kind: type[Wrapped], function: Any) -> str | None:
+    """What a program has put on a function that an object of `kind` would hide behind its own, in words; None where
+    nothing is.
+    """
+    if not is_function(function):
+        return None
+    parts = function, getattr(function, "python_function", None), getattr(function, "__func__", None)
+    own = {name for part in parts for name in getattr(part, "__dict__", None) or ()}
+    hidden = sorted(name for name in own if not name.startswith("_") and kind.keeps(name))
+    if not hidden:
+        return None
+    called = getattr(function, "__name__", None) or type(function).__name__
+    return f"{called} has {', '.join(hidden)} of its own, which the wrapped step would hide; give it another name."
 
 
 def _named(module: str, name: str) -> Any:

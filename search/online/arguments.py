@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NoReturn
 
 from placer.devices.logical import split
@@ -13,10 +10,10 @@ from placer.errors import BadInputError, listed
 from placer.splits.plan_files import SPLIT_AUTO, SPLIT_OFF, check_split, read_plan
 from placer.trace.python.kinds import has_base
 from placer.train.steps.modes import WHOLE
+from placer.wrapped import Wrapped, hidden_by, is_function
 from search.online.settings import OnlineSettings
 
 KERAS_MODEL = frozenset({"Model"})
-FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, functools.partial)
 
 
 def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:
@@ -47,15 +44,16 @@ def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | N
             ) from None
 
 
-def refuse_hiding(step: Any, names: Iterable[str]) -> None:
-    """Refuse an object with a method of the training beside its call, such as `save`, where the wrapped step has one of
-    that name. Raises BadInputError.
+def refuse_hiding(step: Any, wrapper: type[Wrapped]) -> None:
+    """Refuse an object with a method of the training beside its call, such as `save`, and a function with an attribute
+    such as `steps`, where the wrapped step has one of that name. Raises BadInputError.
     """
-    is_function = isinstance(step, FUNCTIONS) or hasattr(type(step), "python_function")
-    if is_function or has_base(type(step), KERAS_MODEL):
+    if (said := hidden_by(wrapper, step)) is not None:
+        raise BadInputError(said)
+    if is_function(step) or has_base(type(step), KERAS_MODEL):
         return
     own = {name for held in (*type(step).__mro__[:-1], step) for name in getattr(held, "__dict__", ())}
-    hidden = sorted(own.intersection(names) - {"name"})
+    hidden = sorted(name for name in own - {"name"} if not name.startswith("_") and wrapper.keeps(name))
     if hidden:
         kind = type(step).__name__
         raise BadInputError(

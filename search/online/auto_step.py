@@ -54,6 +54,9 @@ class AutoStep(Wrapped):
     """
 
     own_names = frozenset({"settings", "name", "steps"})
+    settings: OnlineSettings
+    name: str
+    steps: int  # calls so far
 
     def __init__(
         self,
@@ -74,14 +77,13 @@ class AutoStep(Wrapped):
         """Use `autoplace` or `place`."""
         check_arguments(step, devices, settings, sync_every)
         former, step = step, unwrapped(step)
-        refuse_hiding(step, [name for name in dir(AutoStep) if not name.startswith("_")] + [*self.own_names])
+        refuse_hiding(step, AutoStep)
         super().__init__(step)
         limits = MemoryLimits.of(max_memory)
         check_max_memory(limits, devices, include_local)
         plans = self._plans = plans_in(mapping)
-        self.settings = settings or OnlineSettings()
-        self.name = getattr(step, "__name__", None) or type(step).__name__
-        self.steps = 0
+        name = getattr(step, "__name__", None) or type(step).__name__
+        vars(self).update(settings=settings or OnlineSettings(), name=name, steps=0)
         self._mapping, self._match_by_name = mapping, match_by_name
         self._store = Store(store) if store is not None else None
         self._journal = Journal(Path(log_dir) if log_dir is not None else None, self.settings.dry_run)
@@ -107,14 +109,14 @@ class AutoStep(Wrapped):
         if _is_in_replica():
             return self._by_strategy(args, kwargs)
         if self.is_over:
-            self.steps += 1
+            vars(self)["steps"] += 1
             return self._live.untouched.step(*args, **kwargs)
         if self._unseen and self._live.runs_directly:
             self._unseen -= 1
-            self.steps += 1
+            vars(self)["steps"] += 1
             return self._live.untouched.step(*args, **kwargs)
         outputs, step_s = self._live.call(args, kwargs, timed=not self._unseen)
-        self.steps += 1
+        vars(self)["steps"] += 1
         if self._live.untouched.unsaid:
             self._say_unsaid()
         if self._unseen:
@@ -149,7 +151,7 @@ class AutoStep(Wrapped):
         if self._unseen < calls or not self._live.runs_directly:
             return False
         self._unseen -= calls
-        self.steps += calls
+        vars(self)["steps"] += calls
         return True
 
     def sync(self) -> None:
@@ -304,7 +306,7 @@ class AutoStep(Wrapped):
                 self._live.leave_alone("a distribution strategy runs it (strategy.run)")
                 self._run.forget()
                 self._controller.left_alone()
-        self.steps += 1
+        vars(self)["steps"] += 1
         try:
             return self._live.untouched.step(*args, **kwargs)
         except RuntimeError as error:

@@ -134,3 +134,11 @@ def test_what_can_do_nothing_raises() -> None:
         stand_in("place", OtherTensorFlowError(OTHER))
     with pytest.raises(placer.BadInputError, match="a int is no training step"):
         stand_in("autoplace", OtherTensorFlowError(OTHER))(3)
+
+
+def test_a_function_whose_attribute_would_be_hidden_is_refused() -> None:
+    def counting() -> None: ...
+
+    counting.steps = 0  # type: ignore[attr-defined]
+    with pytest.raises(placer.BadInputError, match="counting has steps of its own"):
+        stand_in("autoplace", OtherTensorFlowError(OTHER))(counting)

@@ -455,6 +455,26 @@ def test_an_object_whose_methods_would_be_hidden_is_refused() -> None:
     assert trainer.save("here") == "saved to here"
 
 
+@pytest.mark.parametrize("name", ["steps", "phase", "save"])
+@pytest.mark.parametrize("kind", [lambda step: step, tf.function, lambda step: types.MethodType(step, object())])
+def test_a_function_whose_attribute_would_be_hidden_is_refused(kind: Any, name: str) -> None:
+    """A count that the function keeps as `train.steps` would be counted on by Placer, too."""
+    train = descending(tf.Variable([1.0, 2.0, 3.0]))
+    setattr(train, name, 0)
+    with pytest.raises(BadInputError, match=rf"descend has {name} of its own"):
+        wrapped(kind(train))
+
+
+@pytest.mark.parametrize("stand_in", STAND_INS)
+def test_what_placer_keeps_on_a_step_is_not_to_be_set(stand_in: Any) -> None:
+    with stand_in(descending(tf.Variable([1.0, 2.0, 3.0]))) as step:
+        for name in ("steps", "name", "phase", "report"):
+            with pytest.raises(AttributeError, match=f"{name} is what Placer keeps"):
+                setattr(step, name, 0)
+        called(step, 2)
+        assert step.steps == 2
+
+
 def test_several_threads_at_once_leave_the_step_alone_and_say_so() -> None:
     """The second thread calls while the script decides after the call of the first."""
     with wrapped(tf.function(descending(tf.Variable([1.0, 2.0, 3.0])))) as step:
