@@ -60,6 +60,10 @@ class Signatures:
         key = structure, tuple(_leaf_key(leaf) for leaf in leaves)
         return (key, self._arrays(args, kwargs)) if self._is_plain else key, _flat(leaves)
 
+    def forget(self) -> None:
+        """Hold no object of former calls."""
+        self._seen.clear()
+
     def _given(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> tuple[Sequence[Any], Mapping[str, Any] | None]:

@@ -218,12 +218,15 @@ class Calls:
 
     def _takes_batch(self, variant: Variant) -> bool:
         """Whether a call runs on flat tensors: it is placed, or recorded, so that it can be repeated."""
-        if self.variants.left_alone or not self.variants.may_trace(variant) or not self.variants.is_traced(variant):
+        if self.variants.left_alone or not self.variants.may_trace(variant):
             return False
         joined = self._joined()
         is_known = joined is not None and joined.main is variant
         recorded = variant is self.variants.main and not is_known and not self.recorder.is_full
-        return recorded or isinstance(self.mode, Placed)
+        runs = recorded or isinstance(self.mode, Placed)
+        if self.variants.is_settled and not runs:  # before, any signature may become the main one, and is judged
+            return False
+        return self.variants.is_traced(variant) and runs
 
     def _give_way_to_readers(self) -> None:
         """Run nothing placed any more where somebody reads the variables who cannot be stopped meanwhile."""

@@ -108,6 +108,7 @@ class LiveStep:
                 self._joined.scratch_run.close()
             self._forget_built()
             self.session.let_go(leaves=is_idle)
+            self.variants.forget()  # not before: a loss would have steps repeated by their signatures
 
     # The training thread.
 

@@ -19,11 +19,11 @@ class Variant:
     """What is known of one signature since its first call."""
 
     key: Hashable
-    args: Sequence[Any]  # of the first call, until it is traced
+    args: Sequence[Any]  # of its latest call, while that is the step's, and until it is traced
     kwargs: dict[str, Any]
     layout: Layout
+    number: int = 0  # no other signature of the step ever has
     calls: int = 0
-    recent: int = 0  # those among the latest calls of the step
     last: int = 0  # the call of the step that was the latest of this signature
     is_traced: bool = False  # whether it was tried
     ties: frozenset[tuple[str, int]] = frozenset()  # what Keras had tied to what a plain step returned last
@@ -42,7 +42,7 @@ class Variant:
     following: tuple[Placed, Placed] | None = None  # the main signature's placed step, and this one's by its mapping
 
     def forget_arguments(self) -> None:
-        """Hold no tensor or iterator of the first call: these may have large buffers."""
+        """Hold no tensor or iterator of a call: these may have large buffers."""
         self.args, self.kwargs = (), {}
 
     def placed_by(self, main: Mode) -> Placed | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from placer.errors import BadInputError, warn
@@ -37,7 +38,9 @@ class Variants:
         self._signatures = Signatures(plain=untouched.plain is not None, declared=Declared.by(untouched.step))
         self._known: dict[Hashable, Variant] = {}
         self._calls = 0
-        self._recent: deque[Variant] = deque(maxlen=RECENT)  # of the latest calls
+        self._latest: Variant | None = None  # of the latest call
+        self._recent: deque[int] = deque(maxlen=RECENT)  # of the latest calls, by number: a signature holds its batches
+        self._numbers = count()
         self._unsaid: list[str] = []  # what warnings have to say of signatures
 
     def __iter__(self) -> Iterator[Variant]:
@@ -72,7 +75,8 @@ class Variants:
             self.refuse(variant, f"a number among its arguments changes, and {retraced.why}.")
         self._calls += 1
         variant.calls, variant.last = variant.calls + 1, self._calls
-        self._count(variant)
+        self._recent.append(variant.number)
+        self._hold(variant, args, kwargs)
         if not self.is_settled and self._leads(variant) and self.is_traced(variant):
             self._prefer(variant)
         return variant, tensors
@@ -103,9 +107,9 @@ class Variants:
         """
         if not self.is_settled or self.left_alone is not None or len(self._recent) < (self._recent.maxlen or 0):
             return None
-        variant, calls = self._recent[-1], len(self._recent)
-        share = HALF if self._main.recent < SCATTERED * calls else MAJORITY
-        if variant is self.main or variant.recent <= share * calls:
+        variant, calls = self._latest, len(self._recent)
+        share = HALF if self._recent_calls(self._main) < SCATTERED * calls else MAJORITY
+        if variant is None or variant is self.main or self._recent_calls(variant) <= share * calls:
             return None
         return variant if self.is_traced(variant) else None
 
@@ -113,15 +117,17 @@ class Variants:
     def scattered(self) -> str | None:
         """In words that hardly any recent call is of the main signature, and there is no `successor`; else None."""
         calls = len(self._recent)
-        if calls < (self._recent.maxlen or 0) or self._main.recent >= SCATTERED * calls or self.successor is not None:
+        if calls < (self._recent.maxlen or 0):
             return None
-        return f"{self._main.recent} of the last {calls} calls are of the signature whose mapping is searched"
+        of_main = self._recent_calls(self._main)
+        if of_main >= SCATTERED * calls or self.successor is not None:
+            return None
+        return f"{of_main} of the last {calls} calls are of the signature whose mapping is searched"
 
     def go_over_to(self, variant: Variant) -> None:
         """Make this the main signature. Going over once more takes longer, because a program may alternate."""
         self.main = variant
         for other in self._known.values():
-            other.recent = 0
             other.divided.clear()
         self._recent = deque(maxlen=2 * (self._recent.maxlen or RECENT))
 
@@ -131,11 +137,17 @@ class Variants:
             variant.following = variant.recorder = None
             variant.templates.clear()
 
-    def _count(self, variant: Variant) -> None:
-        if len(self._recent) == self._recent.maxlen:
-            self._recent[0].recent -= 1
-        self._recent.append(variant)
-        variant.recent += 1
+    def _recent_calls(self, variant: Variant) -> int:
+        """How many of the latest calls are of a signature."""
+        return self._recent.count(variant.number)
+
+    def _hold(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Hold what a trace needs of the latest call, and nothing of another one."""
+        if self._latest is not None and self._latest is not variant:
+            self._latest.forget_arguments()
+        self._latest = variant
+        if not variant.is_traced and self.left_alone is None:
+            variant.args, variant.kwargs = args, kwargs
 
     @property
     def is_ready(self) -> bool:
@@ -157,8 +169,17 @@ class Variants:
         """Hold nothing more of the user's than the step itself: it is left alone for good."""
         for variant in self._known.values():
             variant.forget_arguments()
-        if self.untouched.plain is not None:
-            self.untouched.plain.end()
+        for judge in (self.untouched.plain, self.untouched.retraced):
+            if judge is not None:
+                judge.end()
+
+    def forget(self) -> None:
+        """Forget the signatures, too, whose keys hold objects: it is left alone, and none of its steps is repeated."""
+        self._signatures.forget()
+        self._known.clear()
+        self._recent.clear()
+        if self.main is not None:
+            self.main = self._latest = _no_signature()
 
     def may_trace(self, variant: Variant) -> bool:
         """Whether enough calls ran untouched: the first of a plain step may build layers, the second is judged."""
@@ -206,7 +227,7 @@ class Variants:
         return self.main
 
     def _first_call(self, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]) -> Variant:
-        variant = Variant(key, args, kwargs, self._signatures.layout(args, kwargs))
+        variant = Variant(key, args, kwargs, self._signatures.layout(args, kwargs), next(self._numbers))
         if self.main is None:
             plain = self.untouched.plain
             self.leave_alone(untouchable(self.untouched.step) or unwatchable())
@@ -222,7 +243,7 @@ class Variants:
         """Stands for the signature of a call that has none, because of which the step is left alone."""
         self.leave_alone(why)
         if self.main is None:
-            self.main = Variant(None, (), {}, Layout(((), {}), (), ()))
+            self.main = _no_signature()
         return self.main
 
     def _drop_one(self) -> None:
@@ -238,3 +259,8 @@ class Variants:
         oldest.divided.clear()
         if captured is not None:
             self.session.disown(captured.variables.values())
+
+
+def _no_signature() -> Variant:
+    """Stands for any, where a step is left alone."""
+    return Variant(None, (), {}, Layout(((), {}), (), ()))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import inspect
 import queue
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -567,3 +570,77 @@ def test_a_step_that_is_closed_leaves_nothing_of_its_own_to_the_others(two_cpus,
     assert_same(kept, unwrapped([*map(batch, range(UNTOUCHED)), *given]))
     assert_same(variables, unwrapped([*map(batch, range(UNTOUCHED)), *given[:2]]))
     second.close()
+
+
+@dataclasses.dataclass
+class Given:
+    x: tf.Tensor
+
+
+def of_tensors():
+    weight = tf.Variable([1.0, -1.0])
+
+    def step(x):
+        return weight.assign_sub(0.01 * tf.reduce_sum(x, 0)).read_value()
+
+    return step
+
+
+def of_objects():
+    weight = tf.Variable([1.0, -1.0])
+
+    def step(given):
+        return weight.assign_sub(0.01 * tf.reduce_sum(given.x, 0)).read_value()
+
+    return step
+
+
+def called_once_each(hand, make):
+    """Calls with what `make` gives for 1, 2, ..., in weak references."""
+    held = []
+    for rows in range(1, 41):
+        given = make(rows)
+        held.append(weakref.ref(given))
+        hand(given)
+    return held
+
+
+@pytest.mark.parametrize("wrap", [tf.function, lambda step: step])
+def test_of_many_signatures_no_batch_is_held(two_cpus, live_hand, wrap):
+    hand = live_hand(wrap(of_tensors()))
+    held = called_once_each(hand, lambda rows: batch(rows, rows))
+    gc.collect()
+    assert [one() for one in held[:-1]] == [None] * 39  # the last one may be traced after its call
+    hand.close()
+
+
+@pytest.mark.parametrize(
+    ("step", "make"), [(of_tensors, lambda rows: batch(rows, rows)), (of_objects, lambda rows: Given(batch(rows)))]
+)
+def test_a_step_that_is_left_alone_holds_nothing_that_it_was_given(two_cpus, live_hand, step, make):
+    hand = live_hand(step())
+    held = called_once_each(hand, make)
+    assert hand.live.left_alone is None
+    hand.live.leave_alone("because")
+    hand.live.let_go()
+    gc.collect()
+    assert [one() for one in held] == [None] * 40
+    hand(make(1))
+    hand.close()
+
+
+def test_a_signature_that_is_neither_recorded_nor_placed_is_not_traced(two_cpus, live_hand, monkeypatch):
+    step, _ = program()
+    hand = started(live_hand, step)
+    hand.live.mode, traced = UNTOUCHED_MODE, []
+    monkeypatch.setattr(UntouchedFunction, "trace", lambda self, variant: traced.append(variant))
+    for i in range(4):
+        hand(batch(i, 3))
+    assert not traced
+    monkeypatch.undo()
+    hand.live.mode = hand.placed[0]
+    for i in range(3):
+        hand(batch(i, 3))
+    (other,) = (variant for variant in hand.live.variants if variant is not hand.live.main)
+    assert other.following is not None and not other.args
+    hand.close()
