@@ -33,6 +33,7 @@ class Signatures:
         """
         self._is_plain, self._declared = plain, declared
         self.varied = False  # whether the latest call has numbers that count as tensors
+        self.by_value: int | None = None  # tells the latest call from those with other numbers; None where it has none
         self._seen: dict[Hashable, dict[int, set[Hashable]]] = {}
 
     def of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Hashable, list[Any]]:
@@ -46,15 +47,16 @@ class Signatures:
         if not kwargs:
             tensors = _plain(args)
             if tensors is not None:
-                self.varied = False
+                self.varied, self.by_value = False, None
                 key: Hashable = tuple([(t.dtype, t.shape) for t in tensors])
                 return (key, tuple(map(type, args))) if self._is_plain else key, tensors
         args, kwargs = self._given(args, kwargs)
         leaves = _leaves(args, kwargs)
-        self.varied = False
+        self.varied, self.by_value = False, None
         structure = _structure((tuple(args), dict(kwargs or {})))
         numbers = [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
         if numbers:
+            self.by_value = hash((structure, tuple(map(_leaf_key, leaves))))
             for i in self._varying(structure, leaves, numbers):
                 leaves[i], self.varied = _number(leaves[i]), True
         key = structure, tuple(_leaf_key(leaf) for leaf in leaves)

@@ -25,6 +25,7 @@ class Variant:
     number: int = 0  # no other signature of the step ever has
     calls: int = 0
     last: int = 0  # the call of the step that was the latest of this signature
+    is_current: bool = True  # whether Python is in the state of its key
     is_traced: bool = False  # whether it was tried
     ties: frozenset[tuple[str, int]] = frozenset()  # what Keras had tied to what a plain step returned last
     traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of its key; or with numbers as tensors

@@ -14,11 +14,13 @@ from placer.trace.iterator_inputs import Feeding
 from placer.trace.signature import Declared, Layout, Signatures
 from placer.trace.untouchable import untouchable, untouchable_now
 from placer.train.device_session import DeviceSession
+from placer.train.steps.plain_step import PlainStep
 from placer.train.steps.untouched import UntouchedFunction
 from placer.train.steps.variant import Variant
 from placer.train.variables.self_test import unwatchable
 
 MOST_VARIANTS = 16  # that are remembered
+MOST_VALUES = 10_000  # of numbers, of which it is remembered when they were first given
 PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded
 LEAD = 2  # calls by which another signature must be ahead to become the main one
 RECENT, MAJORITY = 200, 0.8  # once that is settled: its share of the latest calls, of twice as many each time
@@ -41,6 +43,7 @@ class Variants:
         self._latest: Variant | None = None  # of the latest call
         self._recent: deque[int] = deque(maxlen=RECENT)  # of the latest calls, by number: a signature holds its batches
         self._numbers = count()
+        self._first_states: dict[int, int] = {}  # by a call's `by_value`: the state of Python when it was the first
         self._unsaid: list[str] = []  # what warnings have to say of signatures
 
     def __iter__(self) -> Iterator[Variant]:
@@ -63,15 +66,16 @@ class Variants:
             if plain is not None:
                 key = plain.keyed(key, args, kwargs)
                 self.leave_alone(plain.why)
-            retraced = self.untouched.retraced if self._signatures.varied else None
-            if retraced is not None:
-                key = retraced.keyed(key, args, kwargs)
+            retraced, is_current = self.untouched.retraced, True
+            if retraced is not None and self._signatures.by_value is not None:
+                key, is_current = self._in_first_state(retraced, self._signatures.by_value, key, args, kwargs)
             variant = self._known.get(key)
             if variant is None:
                 variant = self._first_call(key, args, kwargs)
         except BadInputError as error:
             return self._unreadable(str(error)), ()
-        if retraced is not None and retraced.why is not None and not variant.refused:
+        variant.is_current, varied = is_current, self._signatures.varied
+        if varied and retraced is not None and retraced.why is not None and not variant.refused:
             self.refuse(variant, f"a number among its arguments changes, and {retraced.why}.")
         self._calls += 1
         variant.calls, variant.last = variant.calls + 1, self._calls
@@ -80,6 +84,21 @@ class Variants:
         if not self.is_settled and self._leads(variant) and self.is_traced(variant):
             self._prefer(variant)
         return variant, tensors
+
+    def _in_first_state(
+        self, retraced: PlainStep, by_value: int, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Hashable, bool]:
+        """The key of a call of a tf.function with numbers, and whether Python is in its state now. TensorFlow traces it
+        once for each value, so that this state is the one in which Python was at the first call with that.
+        """
+        varied = self._signatures.varied
+        if not varied and self._calls != 1 and by_value in self._first_states:
+            return key, True
+        now = retraced.keyed(key, args, kwargs)[0] if self._calls else 0  # the very first call may build layers
+        if len(self._first_states) < MOST_VALUES:
+            self._first_states.setdefault(by_value, now)
+        first = self._first_states.get(by_value, now)
+        return ((first, key), first == now) if varied else (key, True)
 
     def _leads(self, variant: Variant) -> bool:
         """Whether a signature is called more often than the main one, which is not settled; or at all, where that one
@@ -187,7 +206,7 @@ class Variants:
 
     def is_traced(self, variant: Variant) -> bool:
         """Whether a signature can be placed, as far as tracing it shows; says why not, once."""
-        if variant.refused or self.left_alone is not None:
+        if variant.refused or self.left_alone is not None or not (variant.is_traced or variant.is_current):
             return False
         if not variant.is_traced:
             why = self.untouched.trace(variant)

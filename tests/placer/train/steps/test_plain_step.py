@@ -1300,6 +1300,39 @@ def test_a_tf_function_reads_python_again_for_each_number_as_unwrapped(two_cpus,
     assert close(trained(live_hand), trained(lambda step: step))
 
 
+RATES = (0.1, 0.05, 0.02)
+
+
+def in_turn(i):
+    """A number that changes, and what the step reads of Python beside it."""
+    return RATES[i % 3], 1.0 if i < 13 else 0.5
+
+
+def one_after_the_other(i):
+    turn = min(i // 3, 2)
+    return RATES[turn if i < 9 else i % 3], (1.0, 0.5, 0.25)[turn]
+
+
+@pytest.mark.parametrize("given", [in_turn, one_after_the_other])
+def test_a_tf_function_keeps_for_each_number_what_it_read_at_first_as_unwrapped(two_cpus, live_hand, given):
+    """TensorFlow traces it once for each."""
+
+    def trained(wrap):
+        held, factor = weights(), [1.0]
+        step, losses = wrap(tf.function(lambda x, rate: descend(held, x, rate * factor[0]))), []
+        for i, x in enumerate(batches(40)):
+            rate, factor[0] = given(i)
+            losses.append(float(step(x, rate)))
+            if i == 24 and wrap is live_hand:
+                step.place()
+        if wrap is live_hand:
+            assert step.is_placed
+            step.close()
+        return losses, [v.numpy() for v in held]
+
+    assert close(trained(live_hand), trained(lambda step: step))
+
+
 def whole_or_part(held, x, rows):
     """Another loss once the rows are all there, which a tensor among the shapes would hide."""
     taken = x[:rows]
