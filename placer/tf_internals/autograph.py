@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, MethodType
 from typing import Any
 
 from tensorflow.python.autograph.impl import api as autograph_api
 from tensorflow.python.autograph.operators import control_flow, py_builtins
+from tensorflow.python.eager.polymorphic_function import tf_method_target
 
 
 def compiles_for_xla(function: Any) -> bool:
@@ -19,6 +20,18 @@ def compiles_for_xla(function: Any) -> bool:
 def uses_autograph(function: Any) -> bool:
     """Whether a tf.function is converted by AutoGraph."""
     return bool(getattr(function, "_autograph", True))
+
+
+def python_function(function: Any) -> Any:
+    """The Python function of a tf.function; None for any other. Where it is a method, it is bound to its object, which
+    TensorFlow knows by a weak reference.
+    """
+    python = getattr(function, "python_function", None)
+    bound = getattr(python, "__original_wrapped__", None)  # also once it was traced
+    target = getattr(bound, "__self__", None)
+    if isinstance(target, tf_method_target.TfMethodTarget) and target.target is not None:
+        return MethodType(bound.__func__, target.target)
+    return python
 
 
 def is_converted(code: Any) -> bool:

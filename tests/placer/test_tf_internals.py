@@ -475,6 +475,23 @@ def test_how_a_tf_function_was_made_is_seen():
     assert not tf_internals.autograph.compiles_for_xla(plain)
 
 
+def test_the_python_function_of_a_method_is_bound_to_its_object():
+    class Adding:
+        one = 1
+
+        @tf.function
+        def add(self, x):
+            return x + self.one
+
+    adding, plain = Adding(), lambda x: x
+    for _ in range(2):  # before and after it is traced
+        assert tf_internals.autograph.python_function(adding.add)(2) == 3
+        assert tf_internals.autograph.python_function(adding.add).__self__ is adding
+        adding.add(2)
+    assert tf_internals.autograph.python_function(tf.function(plain)) is plain
+    assert tf_internals.autograph.python_function(plain) is None
+
+
 def test_what_autograph_calls_for_a_builtin_can_be_replaced(monkeypatch):
     seen = []
 

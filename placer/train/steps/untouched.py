@@ -72,7 +72,7 @@ class UntouchedFunction:
         self.plain = PlainStep.of(step)  # None for a tf.function
         # TensorFlow traces a tf.function anew for each number, and reads Python's state each time.
         traces_anew = self.plain is None and getattr(step, "input_signature", None) is None
-        python = getattr(step, "python_function", None) if traces_anew else None
+        python = tf_internals.autograph.python_function(step) if traces_anew else None
         self.retraced = PlainStep(python, ran=True) if python is not None else None
         self._warned: set[str] = set()
         self.unsaid: list[str] = []  # what the journal has to say of calls
@@ -141,7 +141,7 @@ class UntouchedFunction:
             return self.plain.traceable(_types(variant, (*variant.layout.numbers, *variant.layout.arrays)))
         if self.retraced is None or not variant.layout.numbers:
             return self.step
-        python = self.step.python_function
+        python = tf_internals.autograph.python_function(self.step)
         converted = tf_internals.autograph.uses_autograph(self.step)
         python = python if converted else tf.autograph.experimental.do_not_convert(python)
         return self.retraced.with_numbers(python, _types(variant, variant.layout.numbers))

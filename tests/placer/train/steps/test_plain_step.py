@@ -1253,6 +1253,30 @@ def test_a_schedule_of_floats_is_placed_and_trains_as_unwrapped(two_cpus, live_h
     assert close((found, [v.numpy() for v in held]), (losses, [v.numpy() for v in expected]))
 
 
+class Scheduled:
+    """A trainer whose step is a tf.function of its class."""
+
+    def __init__(self, variables):
+        self.variables = variables
+
+    @tf.function
+    def step(self, x, rate):
+        return descend(self.variables, x, rate)
+
+
+def test_a_schedule_of_floats_for_a_method_is_placed_and_trains_as_unwrapped(two_cpus, live_hand):
+    trainer, expected = Scheduled(weights()), weights()
+    losses = scheduled(lambda x, rate: descend(expected, x, rate), STEPS)
+    hand, found = live_hand(trainer.step), []
+    for i, x in enumerate(batches()):
+        found.append(float(hand(x, schedule(i))))
+        if i == 8:
+            hand.place()
+    assert hand.is_placed and hand.live.main.layout.numbers
+    hand.close()
+    assert close((found, [v.numpy() for v in trainer.variables]), (losses, [v.numpy() for v in expected]))
+
+
 def test_an_untouched_step_gets_the_number_that_the_user_passed(two_cpus, live_hand):
     held, kinds = weights(), []
 
