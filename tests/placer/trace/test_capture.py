@@ -384,6 +384,18 @@ def test_a_distributed_step_is_left_alone(two_cpus):
     assert "distributed" in untouchable(functools.partial(trained, weight=weight))
 
 
+def test_the_default_strategy_distributes_nothing(two_cpus):
+    """It is what a program has that looks for a TPU and finds none."""
+    strategy = tf.distribute.get_strategy()
+    with strategy.scope():
+        weight = tf.Variable(2.0)
+
+    def run(x):
+        return strategy.run(lambda: trained(x, weight))
+
+    assert untouchable(run) is None and untouchable(tf.function(run)) is None
+
+
 def test_objects_that_answer_no_questions_do_no_harm(two_cpus):
     class Shy:
         @property

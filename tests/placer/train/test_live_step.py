@@ -312,6 +312,22 @@ def placed(hand, *args, **kwargs):
     return hand
 
 
+def test_a_step_that_the_default_strategy_runs_is_placed(two_cpus, live_hand):
+    strategy, (step, _) = tf.distribute.get_strategy(), own_optimizer()
+
+    @tf.function
+    def run(x, y):
+        return strategy.run(step, args=(x, y))
+
+    hand = live_hand(run)
+    for batch in batches(UNTOUCHED_STEPS):
+        hand(*batch)
+    hand.place()
+    hand(*batches(1)[0])
+    assert hand.is_placed
+    hand.close()
+
+
 def test_arguments_and_results_of_any_structure(two_cpus, live_hand):
     weight, train = counted()
 
