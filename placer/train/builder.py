@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, PlacerError, listed, one_line, what_failed
+from placer.execute.agreement import LossDiffersError
 from placer.execute.outputs import attempted
 from placer.execute.rewrite import PlacedStep, Template
 from placer.execute.variable_copies import Held, Place, by_node, by_whole_node, nodes_of, places_of
@@ -197,17 +198,22 @@ class Builder:
         )
 
     def follow(self, variant: Variant, main: Placed, topology: Topology, recorder: Recorder) -> str | None:
-        """Place another signature by the mapping of the main one, and try it; why that cannot be, None where it can."""
+        """Place another signature by the mapping of the main one, and try it; why that cannot be, None where it can, or
+        where a device was lost meanwhile.
+        """
         try:
             scratch_run = self.scratch_run(variant, self.template(variant).captured, recorder)
-            placed = attempted(lambda: self._carried_over(variant, main, topology, scratch_run))
-            scratch_run.close()
-        except (PlacerError, tf.errors.OpError) as error:
+            try:
+                placed = self._carried_over(variant, main, topology, scratch_run)
+            finally:
+                scratch_run.close()
+        except (PlacerError, LossDiffersError, tf.errors.OpError) as error:
+            if self.session.recovery.is_loss(error):
+                self.session.recovery.recover()
+                return None
             return what_failed(error)
         except Exception as error:  # whatever is wrong with placing it, the training goes on
             return f"placing it failed: {type(error).__name__}: {one_line(str(error))}"
-        if isinstance(placed, Failed):
-            return placed.detail
         variant.following = main, placed
         return None
 

@@ -254,7 +254,7 @@ class Calls:
             return as_called()
         variant.arrived = on_gpus(tensors)
         found = recorder.record(trained, tensors, as_called)
-        if recorder.disturbed >= MOST_DISTURBED:
+        if recorder is self.recorder and recorder.disturbed >= MOST_DISTURBED:
             self.variants.leave_alone(f"another thread {WRITES}, so that no step can be tried")
         return found
 
@@ -323,12 +323,12 @@ class Calls:
         placed if a scratch run does what that did.
         """
         if variant.placed_by(mode) is None:
-            if variant.recorder is None:
-                variant.recorder = Recorder(self.session)
-                return self._recorded(variant.recorder, variant, tensors, as_called)
+            recorder = variant.recorder = variant.recorder or Recorder(self.session)
+            if recorder.is_empty and recorder.disturbed < MOST_DISTURBED:  # at first, or it raised
+                return self._recorded(recorder, variant, tensors, as_called)
             joined = self._joined()
             assert joined is not None  # or nothing would be placed
-            why = self._builder.follow(variant, mode, joined.topology, variant.recorder)
+            why = self._builder.follow(variant, mode, joined.topology, recorder)
             variant.recorder = None
             if why is not None:
                 self.variants.refuse(variant, why)

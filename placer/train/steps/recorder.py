@@ -44,6 +44,11 @@ class Recorder:
         """Whether a scratch run needs no more."""
         return len(self._steps) >= RECORDED
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that a scratch run could repeat."""
+        return not self._steps
+
     def record(
         self, variables: Sequence[tf.Variable], tensors: Sequence[Any], run: Callable[[], tuple[Any, float]]
     ) -> tuple[Any, float]:

@@ -222,6 +222,52 @@ def test_another_signature_that_does_something_else_is_never_placed(two_cpus, li
     hand.close()
 
 
+def test_another_signature_whose_step_fails_where_it_is_recorded_is_placed_later(two_cpus, live_hand, monkeypatch):
+    step, variables = program()
+    hand = started(live_hand, step)
+
+    def failing(self, variant, args, kwargs, before=UntouchedFunction._timed):
+        if variant is not hand.live.main and variant.calls == 2:
+            raise ValueError("a bad batch")
+        return before(self, variant, args, kwargs)
+
+    monkeypatch.setattr(UntouchedFunction, "_timed", failing)
+    given = [batch(UNTOUCHED + i, 3) for i in range(5)]
+    hand(given[0])
+    with pytest.raises(ValueError, match="a bad batch"):
+        hand(given[1])
+    for x in given[2:]:
+        hand(x)
+    (other,) = (variant for variant in hand.live.variants if variant is not hand.live.main)
+    assert other.following is not None and not other.refused
+    assert_same(variables, unwrapped([*map(batch, range(UNTOUCHED)), given[0], *given[2:]]))
+    hand.close()
+
+
+def test_another_signature_that_meets_a_lost_device_while_it_is_tried_is_tried_again(two_cpus, live_hand, monkeypatch):
+    step, variables = program()
+    hand = started(live_hand, step)
+    recovery, recovered = hand.live.session.recovery, []
+
+    def lost(*_, **__):
+        raise tf.errors.UnavailableError(None, None, "Connection reset by peer")
+
+    monkeypatch.setattr(recovery, "is_loss", lambda error: isinstance(error, tf.errors.UnavailableError))
+    monkeypatch.setattr(recovery, "recover", lambda: recovered.append(hand.live.variants.forget_placed()))
+    given = [batch(UNTOUCHED + i, 3) for i in range(6)]
+    for x in given[:2]:  # untouched, and recorded
+        hand(x)
+    with monkeypatch.context() as broken:
+        broken.setattr(builder, "PlacedStep", lost)
+        hand(given[2])
+    for x in given[3:]:
+        hand(x)
+    (other,) = (variant for variant in hand.live.variants if variant is not hand.live.main)
+    assert len(recovered) == 1 and other.following is not None and not other.refused
+    assert_same(variables, unwrapped([*map(batch, range(UNTOUCHED)), *given]))
+    hand.close()
+
+
 def test_an_error_of_tensorflow_while_another_signature_is_built_does_not_end_the_training(
     two_cpus, live_hand, monkeypatch
 ):
