@@ -190,6 +190,7 @@ class DeviceSession:
         them; between steps. They are not left while somebody reads variables who cannot be stopped meanwhile.
         """
         if self.is_away or not self.connection.is_joined:
+            self.disown(self.replicas.kept)  # from when its steps were recorded
             return
         if self.fragile:
             self.save()  # as in `leave`

@@ -690,3 +690,20 @@ def test_a_signature_that_is_neither_recorded_nor_placed_is_not_traced(two_cpus,
     (other,) = (variant for variant in hand.live.variants if variant is not hand.live.main)
     assert other.following is not None and not other.args
     hand.close()
+
+
+def test_a_step_that_is_left_alone_before_it_joins_devices_leaves_its_variables_alone(two_cpus, live_hand):
+    session = DeviceSession(None, False)
+    (step, variables), (other, kept) = program(), program()
+    first, second = (live_hand(one, session=session) for one in (step, other))
+    for i in range(UNTOUCHED):
+        first(batch(i)), second(batch(i))
+    second.live.capture()
+    assert all(watched_by(variable) is session.replicas for variable in (*variables, *kept))
+    first.live.leave_alone("because")
+    first.live.let_go()
+    assert [watched_by(variable) for variable in variables] == [None] * 3
+    assert all(watched_by(variable) is session.replicas for variable in kept)
+    first(batch(UNTOUCHED)), second(batch(UNTOUCHED))
+    assert_same(variables, [variable.numpy() for variable in kept])
+    first.close(), second.close()
