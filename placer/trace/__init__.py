@@ -6,5 +6,5 @@ captured step, `iterator_inputs` takes batches out of iterators, `graph_def` sim
 and `build_graph` makes the OpGraph, with what each op computes (`op_counts`). `effects` and `untouchable` tell which
 steps must run as they are, `keras_ties` what is tied to tensors as attributes, and `variable_parts` says how a divided
 variable lies. Whether a step in plain Python may be traced is found by `python`, and by `eager`, which knows what such
-a step does otherwise once it is traced.
+a step does otherwise once it is traced. `arrays` makes tensors of NumPy's arrays.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer.errors import BadInputError, one_line
+from placer.trace.arrays import bits, converted, spec_of, unread
 
 BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 VALUES = 3  # different ones of a number, until it counts as a tensor
@@ -37,7 +38,8 @@ class Signatures:
         self._seen: dict[Hashable, dict[int, set[Hashable]]] = {}
 
     def of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Hashable, list[Any]]:
-        """(key, flat tensors) of a call. Keys tell apart structures, types and shapes of tensors, and constants.
+        """(key, flat tensors) of a call, arrays as `unread` gives them. Keys tell apart structures, types and shapes of
+        tensors, and constants.
 
         Hashable constants (numbers, strings, ...) are compared by value, other objects by identity. This runs on every
         step, so calls with only tensors have a fast path. Raises BadInputError for arguments that TensorFlow cannot
@@ -48,10 +50,10 @@ class Signatures:
             tensors = _plain(args)
             if tensors is not None:
                 self.varied, self.by_value = False, None
-                key: Hashable = tuple([(t.dtype, t.shape) for t in tensors])
+                key: Hashable = tuple(map(_leaf_key, tensors))
                 return (key, tuple(map(type, args))) if self._is_plain else key, tensors
         args, kwargs = self._given(args, kwargs)
-        leaves = _leaves(args, kwargs)
+        leaves = _leaves(args, kwargs, unread)
         self.varied, self.by_value = False, None
         structure = _structure((tuple(args), dict(kwargs or {})))
         numbers = [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
@@ -114,13 +116,7 @@ def flat_tensors(args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -
 
     Raises BadInputError for arguments that TensorFlow cannot flatten.
     """
-    tensors = None if kwargs else _plain(args)
-    return _flat(_leaves(args, kwargs)) if tensors is None else tensors
-
-
-def _bits(tensor: tf.Tensor) -> Any:
-    array = np.asarray(tensor.numpy())
-    return array.tolist() if array.dtype == object else array.tobytes()  # NaN equals itself
+    return _flat(_leaves(args, kwargs))
 
 
 def objects_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int | str, Any]]:
@@ -205,7 +201,7 @@ class Layout:
         """Whether an array of such a call is another one than when its flat `tensors` were made."""
         given = tf.nest.flatten((tuple(args), dict(kwargs))) if self.arrays else []
         pairs = zip(self.arrays, self._places(self.arrays), strict=True)
-        return any(_bits(_converted(given[i])) != _bits(tensors[place]) for i, place in pairs)
+        return any(bits(converted(given[i])) != bits(tensors[place]) for i, place in pairs)
 
     @cached_property
     def specs(self) -> tuple[Any, ...]:
@@ -257,31 +253,31 @@ def _number(number: float) -> Any:
 
 
 def _plain(args: Sequence[Any]) -> list[Any] | None:
-    """Positional arguments that are all tensors or arrays, as tensors; None where one is something else."""
+    """Positional arguments that are all tensors or arrays, as `unread` gives them; None where one is something else."""
     tensors = []
     for arg in args:
         if isinstance(arg, tf.Tensor):
             tensors.append(arg)
         elif type(arg) is np.ndarray:
-            tensors.append(_converted(arg))
+            tensors.append(unread(arg))
         else:
             return None
     return tensors
 
 
-def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
-    """The leaves of the arguments, arrays as tensors."""
+def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None, read: Callable[[Any], Any] = converted) -> list[Any]:
+    """The leaves of the arguments, of arrays what `read` makes of them."""
     try:
         found = tf.nest.flatten((tuple(args), dict(kwargs or {})))
     except Exception as error:  # whatever a container of the user's raises
         raise BadInputError(f"TensorFlow cannot take the step's arguments apart: {one_line(str(error))}") from error
-    return [_converted(leaf) if _is_array(leaf) else leaf for leaf in found]
+    return [read(leaf) if _is_array(leaf) else leaf for leaf in found]
 
 
 def _flat(leaves: Sequence[Any]) -> list[Any]:
     tensors: list[Any] = []
     for leaf in leaves:
-        if isinstance(leaf, tf.Tensor):
+        if isinstance(leaf, (tf.Tensor, np.ndarray)):
             tensors.append(leaf)
         elif _is_composite(leaf):
             tensors += tf.nest.flatten(leaf, expand_composites=True)
@@ -333,14 +329,7 @@ class Declared:
 
 def _declared(value: Any, dtype: tf.DType) -> Any:
     is_other = type(value) is np.ndarray and value.dtype != dtype.as_numpy_dtype
-    return _converted(value, dtype) if is_other or isinstance(value, (int, float, np.generic)) else value
-
-
-def _converted(array: Any, dtype: tf.DType | None = None) -> Any:
-    try:
-        return tf.convert_to_tensor(array, dtype)
-    except (TypeError, ValueError) as error:
-        raise BadInputError(f"TensorFlow makes no tensor of an argument: {one_line(str(error))}") from error
+    return converted(value, dtype) if is_other or isinstance(value, (int, float, np.generic)) else value
 
 
 def _is_tensor(leaf: Any) -> bool:
@@ -373,6 +362,8 @@ def _spec(leaf: Any) -> Any:
 def _leaf_key(leaf: Any) -> Hashable:
     if isinstance(leaf, tf.Tensor):
         return (leaf.dtype, leaf.shape)
+    if type(leaf) is np.ndarray:
+        return spec_of(leaf)
     if _is_composite(leaf):
         return tf.type_spec_from_value(leaf)  # type: ignore[no-any-return]
     return constant_key(leaf)

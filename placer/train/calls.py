@@ -14,6 +14,7 @@ from placer import tf_internals
 from placer.devices.gpu_wait import drain
 from placer.devices.links.staging import on_gpus
 from placer.errors import BadInputError, PlacerError, what_failed
+from placer.trace.arrays import as_tensors
 from placer.trace.graph_def.access_order import RAISED
 from placer.trace.iterator_inputs import NoBatchError
 from placer.train.builder import Builder
@@ -51,7 +52,7 @@ class Taken(NamedTuple):
 
 def _taken(variant: Variant, tensors: Sequence[Any]) -> Taken:
     try:
-        return Taken(tensors=variant.taken(tensors))
+        return Taken(tensors=variant.taken(as_tensors(tensors)))
     except NoBatchError as none:
         return Taken(none=none)
 

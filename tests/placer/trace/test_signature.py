@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from placer.errors import BadInputError
+from placer.trace.arrays import as_tensors
 from placer.trace.signature import Declared, Layout, Signatures, flat_tensors
 
 
@@ -63,6 +64,15 @@ def test_calls_that_one_captured_step_serves_have_one_key(one, other):
 )
 def test_calls_that_need_captures_of_their_own_have_two_keys(one, other):
     assert key(*one) != key(*other)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int64", "float16", "float64", "complex64", "S3", "U3"])
+def test_an_array_has_the_key_of_its_tensor(dtype):
+    array = np.ones([2, 3]).astype(dtype)
+    for one in (array, array.T, array[:, 0], array[:0]):
+        tensor = tf.convert_to_tensor(one)
+        assert key(one) == key(tensor) and key({"a": one}, 0.5) == key({"a": tensor}, 0.5)
+        np.testing.assert_array_equal(as_tensors(Signatures().of((one,))[1])[0], tensor)
 
 
 def test_a_keyword_tells_calls_apart():

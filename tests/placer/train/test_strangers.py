@@ -163,6 +163,26 @@ def test_an_array_of_not_a_number_is_no_changed_one(two_cpus, live_hand):
     assert weight.numpy() == -10.0
 
 
+def test_an_array_is_made_a_tensor_only_by_calls_that_take_tensors(two_cpus, live_hand, monkeypatch):
+    weight, made, convert = tf.Variable(0.0), [], tf.convert_to_tensor
+
+    @tf.function
+    def step(x):
+        weight.assign_sub(tf.reduce_mean(x))
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for _ in range(4):
+        hand(ARRAY)
+    monkeypatch.setattr(tf, "convert_to_tensor", lambda *given: made.append(given) or convert(*given))
+    hand(ARRAY)
+    assert not made
+    hand.place(first=False)
+    made.clear()
+    hand(ARRAY)
+    assert len(made) == 1 and weight.numpy() == -6 * 255.0
+
+
 @pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
 def test_an_iterator_over_single_tensors_is_no_array(two_cpus, live_hand, wrap):
     weight, batches = tf.Variable(0.0), iter(tf.data.Dataset.from_tensors(tf.ones([4])).repeat())
