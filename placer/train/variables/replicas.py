@@ -36,7 +36,8 @@ from placer.train.variables.hooks import unwatch, unwatched, watch, watched_by
 
 HOME = ""
 ASIDE_S = 10.0  # how long a reader in one of TensorFlow's threads waits for the step that runs
-SINGLY = 3  # variables fetched one by one; then all at once, because the user seems to want them all
+SINGLY = 3  # variables fetched one by one beside the usual; then all at once, because the user seems to want them all
+MOST_USUAL = 32  # that are fetched together because the user read them after a step before
 
 
 class Use:
@@ -77,7 +78,8 @@ class Replicas:
         self.is_void = False  # whether a recovery was cut short: the next one to read has `mend` end it
         self.changes = 0  # how often anybody wrote
         self.aside: str | None = None  # a reader that cannot be synchronised with steps, in words
-        self._singly = 0
+        self._read: set[int] = set()  # by the user since the latest placed step
+        self._usual: set[int] = set()  # the same after a step before
         self._lent = False  # whether a step runs on the user's own variables now
         self._lending = threading.RLock()  # for a moment, while `_lent` or what is written under it changes
 
@@ -190,7 +192,7 @@ class Replicas:
 
     def after(self, use: Use) -> None:
         """`use` has run: what it wrote is true there alone."""
-        self._singly = 0
+        self._learn()
         self.changes += 1
         if self._latest is use:
             return
@@ -267,16 +269,17 @@ class Replicas:
     def will_read(self, variables: Iterable[tf.Variable]) -> None:
         """The user is about to read these variables."""
         keys = [id(variable) for variable in variables]
+        self._read.update(keys)
         if self._are_home(keys):
             return  # without waiting for the step that another thread may be taking
         with self._lock:
             if self._are_home(keys):  # all of them, too, where another thread closed this while it had the lock
                 return
-            self._singly += len(keys)
-            if self._singly > SINGLY:
+            if len(self._read - self._usual) > SINGLY:
                 self.pull()
             else:
-                self._fetch_home(keys)
+                usual = self._usual.intersection(self._home) if self._usual.intersection(keys) else set[int]()
+                self._fetch_home(usual.union(keys))
 
     def will_write(self, variables: Iterable[tf.Variable]) -> None:
         """The user may change these variables: from here on they hold the true value."""
@@ -349,6 +352,12 @@ class Replicas:
             held.clear()
         self._latest = None
         self.transfers.forget()
+
+    def _learn(self) -> None:
+        """What the user has read since the last placed step is usual, unless it is much."""
+        if self._read:
+            self._usual = self._read if len(self._read) <= MOST_USUAL else self._usual
+            self._read = set()
 
     def _written_while_lent(self, keys: Sequence[int]) -> bool:
         """Note that the user writes these variables, if that need not wait for the step that runs."""

@@ -121,6 +121,22 @@ def test_many_reads_fetch_all_at_once(replicas, here_and_there, monkeypatch):
     assert fetched == [1, 1, 1, 9]
 
 
+def test_what_is_read_after_each_step_is_fetched_at_once(replicas, here_and_there, monkeypatch):
+    """The totals and counts of two metrics, say."""
+    mine = variables(12)
+    replicas.adopt(mine)
+    use = replicas.use(mine, [here_and_there[1]] * 12, set(range(12)))
+    fetched = []
+    transfer = Transfers.__call__
+    monkeypatch.setattr(Transfers, "__call__", lambda self, pairs: (fetched.append(len(pairs)), transfer(self, pairs)))
+    for i in range(3):
+        train(replicas, use)
+        assert [v.numpy()[0, 0] for v in mine[:4]] == [j + i + 1.0 for j in range(4)]
+    train(replicas, use)
+    assert mine[5].numpy()[0, 0] == 9.0
+    assert fetched == [1, 1, 1, 9, 4, 4, 1]
+
+
 def test_a_snapshot_survives_what_comes_after_and_is_restored(replicas, here_and_there):
     mine, use = adopted(replicas, here_and_there[1])
     train(replicas, use)
