@@ -22,12 +22,10 @@ RECORDED = 2  # steps that a scratch run repeats
 
 @dataclass(frozen=True)
 class Recorded:
-    """An untouched step: variables before and after by id, what it was given, and what it returned."""
+    """An untouched step: what it was given, and what it returned."""
 
-    start: dict[int, Any]
     tensors: Sequence[Any]
     returned: list[Any]
-    end: dict[int, Any]
 
 
 class Recorder:
@@ -36,6 +34,8 @@ class Recorder:
     def __init__(self, session: DeviceSession) -> None:
         self._session = session
         self._steps: list[Recorded] = []
+        self._start: dict[int, Any] = {}  # variable's id -> its value before the first of them
+        self._end: dict[int, Any] = {}  # the same after the last
         self._changes = -1  # of variables, when the last one was kept
         self.disturbed = 0  # the latest steps in a row during which another thread wrote
 
@@ -57,14 +57,15 @@ class Recorder:
         self._session.adopt(variables)
         replicas.pull()
         if replicas.changes != self._changes:
-            self._steps.clear()
-        start, before = _values_of(variables), replicas.changes
+            self.clear()
+        start, before = self._start or _values_of(variables), replicas.changes
         outputs, step_s = run()
         if replicas.changes == before + 1:  # by the step: nobody else wrote meanwhile
-            self._steps.append(Recorded(start, list(tensors), returned(with_ties(outputs)), _values_of(variables)))
+            self._steps.append(Recorded(list(tensors), returned(with_ties(outputs))))
+            self._start, self._end = start, _values_of(variables)
             self.disturbed = 0
         else:
-            self._steps.clear()
+            self.clear()
             self.disturbed += 1
         self._changes = replicas.changes
         return outputs, step_s
@@ -74,14 +75,14 @@ class Recorder:
         if not self._steps:
             why = f"another thread {WRITES}" if self.disturbed else "no untouched step was recorded"
             raise BadInputError(f"{name}: {why}, so that nothing can be tried.")
-        first, last = self._steps[0], self._steps[-1]
-        start = {node: first.start[id(variable)] for node, variable in captured.variables.items()}
-        end = {node: last.end[id(variable)] for node, variable in captured.variables.items()}
+        start = {node: self._start[id(variable)] for node, variable in captured.variables.items()}
+        end = {node: self._end[id(variable)] for node, variable in captured.variables.items()}
         return Recording(start, [step.tensors for step in self._steps], [step.returned for step in self._steps], end)
 
     def clear(self) -> None:
         """Drop the steps."""
         self._steps.clear()
+        self._start, self._end = {}, {}
 
 
 def _values_of(variables: Iterable[tf.Variable]) -> dict[int, Any]:

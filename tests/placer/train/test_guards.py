@@ -21,7 +21,7 @@ from placer.execute.rewrite import PlacedStep, PlacementError
 from placer.train import builder
 from placer.train.calls import MOST_DISTURBED
 from placer.train.device_session import DeviceSession
-from placer.train.steps import variants
+from placer.train.steps import recorder, variants
 from placer.train.steps.modes import UNTOUCHED as UNTOUCHED_MODE
 from placer.train.steps.scratch_run import ScratchRun
 from placer.train.steps.untouched import UntouchedFunction
@@ -707,3 +707,24 @@ def test_a_step_that_is_left_alone_before_it_joins_devices_leaves_its_variables_
     first(batch(UNTOUCHED)), second(batch(UNTOUCHED))
     assert_same(variables, [variable.numpy() for variable in kept])
     first.close(), second.close()
+
+
+def test_two_recorded_steps_hold_two_copies_of_the_variables(two_cpus, live_hand, monkeypatch):
+    copies, values_of = [], recorder._values_of
+
+    def noted(variables):
+        found = values_of(variables)
+        copies.append(weakref.ref(next(iter(found.values()))))
+        return found
+
+    monkeypatch.setattr(recorder, "_values_of", noted)
+    step, variables = program()
+    hand = live_hand(step)
+    for i in range(UNTOUCHED):
+        hand(batch(i))
+    assert [one() is not None for one in copies] == [True, False, True]
+    hand.place(first=False)
+    hand(batch(UNTOUCHED))
+    assert hand.is_placed
+    assert_same(variables, unwrapped(map(batch, range(UNTOUCHED + 1))))
+    hand.close()
