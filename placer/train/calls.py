@@ -162,6 +162,8 @@ class Calls:
             return outputs, step_s if is_main else None
 
     def _as_called(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], taken: Taken) -> AsCalled:
+        if taken.tensors is None and taken.none is None:  # it may be of another signature, where the step is left alone
+            return partial(self.untouched.run, variant, args, kwargs)
         numbers, none = variant.layout.numbers_of(args, kwargs), taken.none
         if taken.tensors is not None and variant.feeding is not None:  # the batch has left the iterator
             return partial(self.untouched.run_flat, variant, taken.tensors, numbers)

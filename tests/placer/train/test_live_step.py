@@ -712,6 +712,24 @@ def test_variables_of_a_branch_on_a_number_that_its_first_values_do_not_take_are
     assert placed[1:] == pytest.approx(alone[1:], rel=1e-5)
 
 
+def test_a_step_with_numbers_that_is_left_alone_is_called_without_them_too(two_cpus, live_hand):
+    weight = tf.Variable(1.0)
+
+    @tf.function
+    def step(x, rate=None):
+        if rate is not None:
+            weight.assign_sub(rate * x)
+        return weight.read_value()
+
+    hand = live_hand(step)
+    for i in range(8):
+        hand(tf.constant(1.0), 0.1 / (1 + i))
+    assert hand.live.main.layout.numbers
+    hand.live.leave_alone("because")
+    assert float(hand(tf.constant(1.0))) == float(weight)
+    hand.close()
+
+
 def test_what_fails_in_any_way_while_another_signature_is_placed_leaves_that_one_untouched(
     two_cpus, live_hand, monkeypatch
 ):
