@@ -246,7 +246,7 @@ class Variants:
         return self.main
 
     def _first_call(self, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]) -> Variant:
-        variant = Variant(key, args, kwargs, self._signatures.layout(args, kwargs), next(self._numbers))
+        variant = Variant(key, (), {}, self._signatures.layout(args, kwargs), next(self._numbers))
         if self.main is None:
             plain = self.untouched.plain
             self.leave_alone(untouchable(self.untouched.step) or unwatchable())
