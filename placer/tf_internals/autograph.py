@@ -27,7 +27,7 @@ def python_function(function: Any) -> Any:
     TensorFlow knows by a weak reference.
     """
     python = getattr(function, "python_function", None)
-    bound = getattr(python, "__original_wrapped__", None)  # also once it was traced
+    bound: Any = getattr(python, "__original_wrapped__", None)  # also once it was traced
     target = getattr(bound, "__self__", None)
     if isinstance(target, tf_method_target.TfMethodTarget) and target.target is not None:
         return MethodType(bound.__func__, target.target)

@@ -134,7 +134,8 @@ def test_what_is_read_after_each_step_is_fetched_at_once(replicas, here_and_ther
         assert [v.numpy()[0, 0] for v in mine[:4]] == [j + i + 1.0 for j in range(4)]
     train(replicas, use)
     assert mine[5].numpy()[0, 0] == 9.0
-    assert fetched == [1, 1, 1, 9, 4, 4, 1]
+    # All go to the device; then they are fetched one by one, all that are left, and those that are read at once.
+    assert fetched == [12, 1, 1, 1, 9, 4, 4, 1]
 
 
 def test_a_snapshot_survives_what_comes_after_and_is_restored(replicas, here_and_there):
