@@ -44,12 +44,12 @@ _MODULE_OF = {
 }
 
 
-# Packages of ours beside `placer` whose names a user's own files may have, too.
+# Placer's packages beside `placer`; a user's own files may have the same names.
 _NEIGHBOURS = ("surrogate", "search", "experiments")
 
 
 def check_not_hidden() -> None:
-    """Raises BadInputError where a file or folder of the user's is imported instead of one of Placer's packages."""
+    """Raises BadInputError if a user's file or folder would be imported instead of one of Placer's packages."""
     home = Path(__file__).resolve().parent.parent
     for package in filter(lambda name: (home / name).is_dir(), _NEIGHBOURS):
         spec = find_spec(package)
@@ -65,9 +65,10 @@ def check_not_hidden() -> None:
 
 
 def load(module: str, name: str) -> Any:
-    """`name` of `module`, which must be ours; with another TensorFlow, what placer/other_tensorflow.py has for it.
+    """Import `name` from `module`, one of Placer's; with an unsupported TensorFlow, return the stand-in that
+    placer/other_tensorflow.py has for it.
 
-    Raises BadInputError where the user's own file or folder hides it, and where nothing can take its place.
+    Raises BadInputError if a user's file or folder hides the module, or if there is no stand-in.
     """
     from placer.tf_version import OtherTensorFlowError
 

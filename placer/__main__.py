@@ -10,7 +10,7 @@ from contextlib import suppress
 from placer import load
 from placer.errors import BadInputError
 
-BY_SIGNAL = 128  # the exit code is this and the signal's number
+BY_SIGNAL = 128  # an exit code is this plus the number of the signal
 
 
 def main() -> None:
@@ -32,8 +32,8 @@ def main() -> None:
 
 
 def _end(code: int) -> None:
-    """End this process without taking Python down. A signal cuts short what waits for a thread; if that is still in
-    TensorFlow while Python is taken down, it may crash the process (SIGSEGV, exit code -11).
+    """End this process without shutting Python down. A signal interrupts code that waits for a thread; if the thread is
+    still in TensorFlow during the shutdown, it may crash the process (SIGSEGV, exit code -11).
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -13,8 +13,8 @@ LONGEST_NAME = 80
 MOST_LISTED = 8
 BEFORE = ("Graph execution error", "Detected at", "<stack traces", 'File "', "Node:")  # lines about where, not what
 ASSERTED = "assertion failed"
-SEVERAL = "root error(s) found"  # of which the lines after it tell, as (0), (1), ...
-BENEATH = ("placer", "search", "tensorflow", "keras", "contextlib")  # packages that stand between a program and Placer
+SEVERAL = "root error(s) found"  # the lines after it list these errors, as (0), (1), ...
+BENEATH = ("placer", "search", "tensorflow", "keras", "contextlib")  # packages whose frames `warn` skips
 H = TypeVar("H", bound=Hashable)
 
 
@@ -48,7 +48,7 @@ def listed(names: Collection[str]) -> str:
 
 
 def first_twice(values: Sequence[H]) -> H | None:
-    """The first of `values` that stands there for a second time; None where each of them stands there once."""
+    """The first of `values` that occurs for a second time; None if each occurs once."""
     if len(set(values)) == len(values):
         return None
     seen: set[H] = set()
@@ -65,7 +65,7 @@ def one_line(text: str) -> str:
 
 
 def what_failed(error: BaseException) -> str:
-    """The line of a library's message that says what failed; TensorFlow begins some with where it did."""
+    """The line of a library's message that says what failed; TensorFlow begins some messages with where it failed."""
     lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
     told = [line.removeprefix("(0) ") for line in lines if not line.startswith(BEFORE) and SEVERAL not in line]
     asserted = [line for line in told if ASSERTED in line]
@@ -77,19 +77,19 @@ def _cut(text: str, length: int) -> str:
 
 
 def tell(error: Exception) -> None:
-    """Print the error's line on stderr; nothing where it has none."""
+    """Print the error's line on stderr, unless the error has no message."""
     if str(error):
         print(one_line(f"placer: {error}"), file=sys.stderr)
 
 
 def tell_all(errors: Iterable[Exception]) -> None:
-    """`tell` each."""
+    """Call `tell` for each error."""
     for error in errors:
         tell(error)
 
 
 def warn(sentence: str) -> None:
-    """Warn of what happened to a program, as of the line of it that led here."""
+    """Warn about what happened to a program; the warning names the program's own line that led here."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in BENEATH:
         level, frame = level + 1, frame.f_back
@@ -97,7 +97,7 @@ def warn(sentence: str) -> None:
 
 
 def tried(*ways: Callable[[], object]) -> list[Exception]:
-    """Call each of `ways`, whatever the others come to; returns what failed."""
+    """Call each of `ways`, even if others fail; return the errors."""
     failures: list[Exception] = []
     for way in ways:
         try:
@@ -108,9 +108,9 @@ def tried(*ways: Callable[[], object]) -> list[Exception]:
 
 
 def raise_last(failures: Sequence[Exception]) -> None:
-    """Raises the last of the failures, if there are any, once stderr has told the others.
+    """Raises the last of `failures`, if there are any, after printing the others on stderr.
 
-    One that is no PlacerError comes last, because its traceback is needed.
+    Errors other than PlacerError are sorted last, because their traceback is needed.
     """
     if failures:
         *others, last = sorted(failures, key=lambda error: not isinstance(error, PlacerError))
@@ -119,5 +119,5 @@ def raise_last(failures: Sequence[Exception]) -> None:
 
 
 def try_each(*ways: Callable[[], object]) -> None:
-    """Call each of `ways`, whatever the others come to. Raises as `raise_last`."""
+    """Call each of `ways`, even if others fail. Raises like `raise_last`."""
     raise_last(tried(*ways))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from io import BytesIO
 from typing import Any
 
-PREFIX = "events.out.tfevents."  # by which TensorBoard finds such a file; seconds since 1970 follow
+PREFIX = "events.out.tfevents."  # TensorBoard finds files by this; seconds since 1970 follow
 VERSION = "brain.Event:2"
 
 
@@ -18,7 +18,7 @@ def header(wall_s: float) -> Any:
 
 
 def scalars(wall_s: float, step: int, values: Mapping[str, float]) -> Any:
-    """The event of numbers by name. wall_s: seconds since 1970."""
+    """The event that records numbers by name. wall_s: seconds since 1970."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
 
@@ -27,7 +27,7 @@ def scalars(wall_s: float, step: int, values: Mapping[str, float]) -> Any:
 
 
 def records(events: Iterable[Any]) -> bytes:
-    """The events as they stand in a file, one after the other."""
+    """The bytes of the events in a file, one event after the other."""
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     content = BytesIO()

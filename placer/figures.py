@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 def ms(seconds: float | None, digits: int = 2) -> str:
-    """Seconds as milliseconds with so many digits after the point; None is ""."""
+    """Seconds as milliseconds with `digits` digits after the point; None is ""."""
     return "" if seconds is None else f"{seconds * 1e3:.{digits}f} ms"
 
 
 def short_ms(seconds: float | None) -> str:
-    """Seconds as milliseconds with up to four significant digits, from one second on without any after the point; None
-    is "".
+    """Seconds as milliseconds with up to four significant digits; from one second on, without digits after the point.
+    None is "".
     """
     if seconds is None or seconds >= 1:
         return ms(seconds, 0)

@@ -1,4 +1,4 @@
-"""JSON documents and files: validated when read; what a user named as an output is written here, and nowhere else.
+"""Reads JSON documents, which are validated, and writes files. All outputs that a user names are written here.
 
 Bad input raises a one-line BadInputError that names the file, the path inside it and the fix.
 """
@@ -24,9 +24,9 @@ import msgspec
 from placer.errors import BadInputError, PlacerError, first_twice, short
 
 LARGEST_FILE_BYTES = 128 << 20  # a graph of some 400,000 ops
-LONGEST_STEM_BYTES = 180  # of a name that Placer makes
-PIPE_S = 60.0  # for so long the reader of a pipe may take nothing
-HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")  # the first of two that make a character
+LONGEST_STEM_BYTES = 180  # of a file's name that Placer makes
+PIPE_S = 60.0  # how long the reader of a pipe may take nothing
+HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")  # the first of two surrogates that make a character
 # Names are echoed in tables and error lines.
 Name = Annotated[str, msgspec.Meta(max_length=1000)]
 
@@ -101,9 +101,7 @@ def read_whole(path: str | Path, format: str) -> bytes:
 
 
 def shortened(stem: str) -> str:
-    """A file's name of a length that every file system takes: cut where it is too long, and told from others by a
-    digest.
-    """
+    """A file's name that is short enough for every file system. A long `stem` is cut, and gets a digest as its end."""
     if len(stem.encode()) <= LONGEST_STEM_BYTES:
         return stem
     digest = hashlib.sha256(stem.encode()).hexdigest()[:8]
@@ -111,22 +109,22 @@ def shortened(stem: str) -> str:
 
 
 def unread(path: str | Path, error: OSError | ValueError) -> BadInputError:
-    """One line about a path that cannot be read; a ValueError is of a name with a null byte."""
+    """The error for a path that cannot be read. error: a ValueError stands for a name with a null byte."""
     if isinstance(error, OSError):
         return BadInputError(f"{path}: cannot be read ({error.strerror}); check the path.")
     return BadInputError(f"{short(str(path))} is the path of no file, because it has a null byte; check it.")
 
 
 def write_document(path: str | Path, document: Document) -> None:
-    """Write `document` as JSON, as `write_whole` writes. Raises PlacerError where that fails."""
+    """Write `document` as JSON with `write_whole`. Raises PlacerError if that fails."""
     write_whole(path, msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
     """Write `content` to `path`. Symbolic links are followed.
 
-    A regular file is replaced by a whole one, and keeps its permissions; a character device or a pipe is written into.
-    Raises PlacerError where that fails, and for what is neither: a folder, a socket, a block device.
+    A regular file is replaced as a whole, and keeps its permissions; a character device or a pipe is written into.
+    Raises PlacerError if that fails, and BadInputError for a folder, a socket or a block device.
     """
     found = _found(path)
     try:
@@ -145,10 +143,10 @@ def write_whole(path: str | Path, content: bytes) -> None:
 
 
 def check_outputs(*paths: str | Path | None, inputs: Iterable[str | Path | None] = ()) -> None:
-    """Check, before long work, that its outputs can be written as they are now. A pipe need not have a reader yet.
+    """Check, before long work, that its outputs `paths` can be written. A pipe need not have a reader yet.
 
-    inputs: what the work reads, or keeps its measurements in. Raises BadInputError, also where two outputs are one
-    file, or one is an input.
+    inputs: the files that the work reads, or keeps its measurements in. Raises BadInputError if an output cannot be
+    written, if two outputs are the same file, or if an output is an input.
     """
     files, read = set(), list(inputs)
     for path in paths:
@@ -181,20 +179,22 @@ def check_name(path: str | Path) -> None:
 
 
 def check_not_read(path: str | Path, inputs: Iterable[str | Path | None]) -> None:
-    """Raises BadInputError where an output is one of the inputs, by whatever name."""
+    """Raises BadInputError if the output `path` is one of the inputs, even under another name."""
     if os.path.realpath(path) in {os.path.realpath(read) for read in inputs if read is not None}:
         raise BadInputError(f"{path}: is read by this command, and would be replaced; name another file to write.")
 
 
 class _Found(NamedTuple):
-    """What is where something is to be written. mode: the permissions of a regular file; None where there is none."""
+    """What exists at the path of an output. mode: the permissions of a regular file; None if there is none."""
 
     is_special: bool = False  # a character device or a pipe
     mode: int | None = None
 
 
 def _found(path: str | Path) -> _Found:
-    """Looks behind symbolic links. Raises BadInputError for what is no output."""
+    """Look up what exists at the path of an output; symbolic links are followed. Raises BadInputError if it cannot be
+    written to.
+    """
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
@@ -211,16 +211,16 @@ def _found(path: str | Path) -> _Found:
 
 @contextmanager
 def _beside(target: Path, mode: int | None) -> Iterator[tuple[Path, BinaryIO]]:
-    """A new file in the folder of `target`, removed at the end where it is still there.
+    """Within the block, a new file in the folder of `target`; it is removed at the end if it still exists.
 
-    mode: its permissions, and its owner is that of `target`; None: those of a new file.
+    mode: the file's permissions, with the owner of `target`; None = permissions and owner of any new file.
     """
-    part = target.with_name(f".{token_hex(8)}.part")  # none that another user could have put there
+    part = target.with_name(f".{token_hex(8)}.part")  # a name that no other user could have guessed
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else mode)
     try:
         with os.fdopen(fd, "wb") as file:
             if mode is not None:
-                with suppress(OSError):  # not everybody may give files away, and some file systems know no owners
+                with suppress(OSError):  # not every user may give files away, and some file systems have no owners
                     owner = target.stat()
                     os.fchown(fd, owner.st_uid, owner.st_gid)
                 with suppress(PermissionError):
@@ -231,9 +231,9 @@ def _beside(target: Path, mode: int | None) -> Iterator[tuple[Path, BinaryIO]]:
 
 
 def _write_into(path: str | Path, content: bytes) -> None:
-    """Write into a character device or a pipe, which is as long as its reader takes, but never waits for one for ever.
+    """Write into a character device or a pipe. This takes as long as the reader takes, but never waits forever.
 
-    Raises OSError, and PlacerError where nobody reads.
+    Raises OSError, and PlacerError if there is no reader, or if it takes nothing for PIPE_S seconds.
     """
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -275,15 +275,15 @@ def _not_json(data: bytes, error: Exception) -> str:
 
 
 class Complaint(NamedTuple):
-    """What msgspec complains of, taken apart."""
+    """The parts of a validation error of msgspec."""
 
     kind: Literal["unknown field", "missing field", "invalid choice", "other"]
-    what: str  # the field, or the value that is none of a few; of another kind all that is said, from a small letter on
-    where: str  # the path, such as "$.ops[1]"; empty where none is named
+    what: str  # the field, or the value that is not allowed; of "other", the whole message, with a small first letter
+    where: str  # the path, such as "$.ops[1]"; empty if msgspec names none
 
 
 def complaint(error: msgspec.ValidationError) -> Complaint:
-    """What is wrong with a document, for its reader to say in words of its own."""
+    """Take a validation error apart, so that each reader of documents can word its own message."""
     text = str(error)
     what, _, at = text.rpartition(" - at ") if " - at " in text else (text, "", "")
     where = at.replace("`", "")
@@ -309,7 +309,7 @@ def _said(error: msgspec.ValidationError) -> str:
 
 
 def parquet() -> Any:
-    """pyarrow.parquet. Raises BadInputError where the extra is not installed."""
+    """Import pyarrow.parquet. Raises BadInputError if the extra is not installed."""
     try:
         import pyarrow.parquet
     except ImportError as error:

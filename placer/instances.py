@@ -12,11 +12,12 @@ _lock = Lock()
 
 
 def instances_of(kinds: Iterable[type]) -> list[Any]:
-    """All living objects of these classes, written in Python, and of their subclasses.
+    """All living objects of these classes, which must be written in Python, and of their subclasses.
 
-    Not by `gc.get_objects`: that also holds the tuples that other threads are filling just now, and where such a
-    thread goes on before they are let go, CPython raises SystemError in it. An object refers to its class, and
-    `gc.get_referrers` holds only what does. It passes over what `gc.freeze` put aside, so nothing is aside afterwards.
+    `gc.get_objects` is not used: it also holds tuples that other threads are filling at the moment, and if such a
+    thread goes on before they are released, CPython raises SystemError in it. `gc.get_referrers` holds only objects
+    that refer to a class, as its instances do. It skips objects that `gc.freeze` put aside, so these are unfrozen
+    before, and stay so.
     """
     wanted = {found for kind in kinds for found in _with_subclasses(kind)}
     with _collector_paused():
@@ -27,8 +28,9 @@ def instances_of(kinds: Iterable[type]) -> list[Any]:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Python 3.11's `gc.get_referrers` walks the collector's lists, and a collection moves objects to other lists.
-    TensorFlow's tensors allocate when they are visited, so one may begin on the way: a crash (signal 11).
+    """Within the block, no garbage collection runs. Python 3.11's `gc.get_referrers` walks the collector's lists, and a
+    collection moves objects to other lists. TensorFlow's tensors allocate when they are visited, so that a collection
+    might begin during the walk and crash the process (signal 11).
     """
     with _lock:
         was_enabled = gc.isenabled()
@@ -41,8 +43,8 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _unfreeze() -> None:
-    """Make the collector know all objects again. To put them aside once more afterwards would take with them all that
-    was made since, and garbage among it would stay for good.
+    """Make the collector know all objects again. They are not frozen again afterwards, because that would also freeze
+    all objects made since, and garbage among these would stay forever.
     """
     gc.unfreeze()
 

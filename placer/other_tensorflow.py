@@ -1,5 +1,5 @@
-"""What takes the place of `autoplace`, `split` and the Keras callback where TensorFlow is a release that Placer cannot
-run with: trainings run untouched, and one line says why.
+"""Stand-ins for `autoplace`, `split` and the Keras callback if TensorFlow is a release that Placer cannot run with:
+trainings run untouched, and one line says why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOGGER = logging.getLogger("placer")
 
 
 class SilentJournal:
-    """The journal of a step that runs untouched for good: no decision was taken."""
+    """The journal of a step that always runs untouched: it has no decisions."""
 
     entries = ()
 
@@ -26,12 +26,12 @@ class SilentJournal:
         self.why = why
 
     def lines(self) -> str:
-        """Why, in a line."""
+        """The reason, in one line."""
         return f"left alone: {self.why}"
 
 
 class LeftAlone(Wrapped):
-    """A training step that runs untouched for good, with what programs ask of an `AutoStep`."""
+    """A training step that always runs untouched, with the attributes and methods that programs use on `AutoStep`."""
 
     own_names = frozenset({"step", "left_alone", "steps", "journal", "name"})
     step: Callable[..., Any]
@@ -46,13 +46,13 @@ class LeftAlone(Wrapped):
     is_over = True
 
     def __init__(self, step: Callable[..., Any], why: str) -> None:
-        """why: one line."""
+        """why: the reason, in one line."""
         super().__init__(step)
         name = getattr(step, "__name__", None) or type(step).__name__
         vars(self).update(step=step, left_alone=why, steps=0, journal=SilentJournal(why), name=name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the step returns. Raises what the step raises."""
+        """Call the step, and return what it returns. Raises what the step raises."""
         outputs = self.step(*args, **kwargs)
         vars(self)["steps"] += 1
         return outputs
@@ -63,7 +63,7 @@ class LeftAlone(Wrapped):
         return True
 
     def leave_alone(self, why: str) -> None:
-        """Harmless: it is left alone already."""
+        """Does nothing: the step is left alone already."""
 
     def sync(self) -> None:
         """Does nothing: the variables are always current."""
@@ -73,7 +73,7 @@ class LeftAlone(Wrapped):
         raise PlacerError(f"{self.name} runs untouched, so that there is no mapping to save: {self.left_alone}")
 
     def report(self) -> str:
-        """What there is to say, as text."""
+        """The report, as text."""
         return f"{self.name}: left alone after {self.steps} steps: {self.left_alone}"
 
     def report_html(self, path: str | Path | None = None) -> str:
@@ -81,11 +81,11 @@ class LeftAlone(Wrapped):
         raise PlacerError(f"{self.name} runs untouched, so that there is no page to write: {self.left_alone}")
 
     def later_report_html(self) -> Callable[[], str]:
-        """What raises PlacerError when it is called: there is no page."""
+        """A function that raises PlacerError when it is called: there is no page."""
         return self.report_html
 
     def close(self) -> None:
-        """Harmless."""
+        """Does nothing."""
 
     def __enter__(self) -> LeftAlone:
         return self
@@ -95,7 +95,7 @@ class LeftAlone(Wrapped):
 
 
 def stand_in(name: str, error: BadInputError) -> Any:
-    """What `placer.NAME` is then. Raises `error` for what can do nothing without TensorFlow's private names."""
+    """The stand-in for `placer.NAME`. Raises `error` for names that need TensorFlow's private names."""
     why = str(error)
     if name == "autoplace":
         return lambda step, **_: _told(step, why)
@@ -117,17 +117,17 @@ def _told(step: Any, why: str) -> LeftAlone:
 
 @cache
 def _tell(why: str) -> None:
-    """Say it once, as the journal does."""
+    """Log once, as the journal does, that and why the training runs untouched."""
     LOGGER.warning("the training runs untouched: %s", why)
 
 
 @cache
 def _callback(why: str) -> Any:
-    """A Keras callback that does nothing."""
+    """The class of a Keras callback that does nothing."""
     import keras
 
     class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
-        """As in search/online/keras_callback.py, where `fit` runs untouched."""
+        """The stand-in for the callback of search/online/keras_callback.py; `fit` runs untouched."""
 
         def __init__(self, **_: Any) -> None:
             super().__init__()
@@ -135,10 +135,10 @@ def _callback(why: str) -> Any:
             _tell(why)
 
         def close(self) -> None:
-            """Harmless."""
+            """Does nothing."""
 
         def report(self) -> str:
-            """What there is to say, as text."""
+            """The report, as text."""
             return f"left alone: {why}"
 
         def report_html(self, path: str | Path | None = None) -> str:

@@ -1,4 +1,4 @@
-"""The phases of a wrapped step, in the words in which its `phase` says what is going on."""
+"""The names of the phases of a wrapped step, as its attribute `phase` gives them."""
 
 from __future__ import annotations
 

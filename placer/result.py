@@ -14,9 +14,9 @@ Reason = Literal["memory", "loss", "placement", "device", "link", "case", "error
 one is absent or lost; link: a tensor would cross one that is missing; case: the campaign's case cannot be opened.
 """
 
-MEDIAN_SIGMAS = 1.2533  # standard deviation of a median of n normal values, in theirs / sqrt(n): sqrt(pi / 2)
-QUARTILE_SIGMAS = 1.349  # interquartile range of normal values, in their standard deviations
-SURE = 2.0  # standard errors of their difference by which a mapping must beat the fastest single device
+MEDIAN_SIGMAS = 1.2533  # standard deviation of a median of n normal values, relative to theirs / sqrt(n): sqrt(pi / 2)
+QUARTILE_SIGMAS = 1.349  # interquartile range of normal values, relative to their standard deviation
+SURE = 2.0  # standard errors of the difference by which a mapping must beat the fastest single device
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Measured:
     stopped_early: bool = False
 
     def scaled(self, factor: float) -> Measured:
-        """The same with the step time and its spread multiplied; what the switch took is not."""
+        """The same with the step time and its spread multiplied by `factor`; `switch_s` stays."""
         return replace(self, step_s=self.step_s * factor, spread_s=self.spread_s * factor)
 
 
@@ -40,7 +40,7 @@ class Failed:
 
     reason: Reason  # for programs
     detail: str = ""
-    device: str = ""  # that ran out of memory; "" where none did, or it is not known which
+    device: str = ""  # the device that ran out of memory; "" if none did, or it is unknown
     wanted_bytes: float = 0.0  # what that device would have held at once, as simulated
 
 
@@ -66,8 +66,8 @@ def is_clearly_slower(seconds: Sequence[float], fastest: Sequence[float]) -> boo
 
 
 def median_error(spread: float, repeats: int) -> float:
-    """Standard error of the median of so many values with this interquartile range, in their unit, for normal noise
-    (McGill, Tukey & Larsen 1978, "Variations of Box Plots"); unreliable below four repeats.
+    """Standard error of the median of `repeats` values with the interquartile range `spread`, in their unit, for normal
+    noise (McGill, Tukey & Larsen 1978, "Variations of Box Plots"); unreliable below four repeats.
     """
     return MEDIAN_SIGMAS * spread / (QUARTILE_SIGMAS * math.sqrt(repeats))
 
@@ -78,23 +78,23 @@ def standard_error(found: Measured) -> float:
 
 
 def is_faster(one: Measured, other: Measured, least_gain: float, sigmas: float = 1.0) -> bool:
-    """Whether `one` is faster by more than `least_gain` of the other's step and `sigmas` standard deviations of the
-    difference.
+    """Whether `one` is faster by more than `least_gain`, a share of the other's step time, and by more than `sigmas`
+    standard errors of the difference; these count as at most half of the other's step time.
     """
     noise = sigmas * _error_of_difference(one, other)
     return 1 - one.step_s / other.step_s > max(least_gain, min(noise, 0.5))
 
 
 def surely_beats(one: Measured, other: Measured) -> bool:
-    """Whether `one` is faster by more than SURE standard errors of the difference, and so is handed back in place of
+    """Whether `one` is faster by more than SURE standard errors of the difference, and so is handed back instead of
     `other`, which runs on a single device.
     """
     return is_faster(one, other, 0.0, SURE)
 
 
 def _error_of_difference(one: Measured, other: Measured) -> float:
-    """Standard error of the difference of two step times that are about the same, as a share of them; infinite where
-    one has no repeats.
+    """Standard error of the difference of two step times that are about the same, as a share of them; infinite if one
+    has fewer than two repeats.
     """
     few = min(one.repeats, other.repeats) < 2
     return math.inf if few else math.hypot(standard_error(one), standard_error(other))
@@ -108,6 +108,6 @@ def relative_error(seconds: Sequence[float]) -> float:
 
 
 def heats(entries: int, repeats: int) -> list[int]:
-    """Successive halving: after how many steps the slower half drops out. heats(4, 12) = [3, 6, 12]."""
+    """Successive halving: the numbers of steps after which the slower half drops out. heats(4, 12) = [3, 6, 12]."""
     halvings = max(entries - 1, 0).bit_length()
     return sorted({-(-repeats // 2**h) for h in range(halvings + 1)})

@@ -1,4 +1,4 @@
-"""What Placer's SQLite files have in common: how they are opened, written and closed."""
+"""Opens, writes and closes Placer's SQLite files, which all do this in the same way."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MOUNTS = Path("/proc/self/mounts")
-# On these, processes on several machines may use a file, and they share no memory, which SQLite's WAL needs.
+# On these file systems, processes on several machines may use a file. They share no memory, which SQLite's WAL needs.
 SHARED = (
     *("nfs", "nfs4", "cifs", "smb3", "smbfs", "sshfs", "afs", "9p"),
     *("lustre", "gpfs", "beegfs", "ceph", "ceph-fuse", "glusterfs"),
 )
-ESCAPED = re.compile(r"\\([0-7]{3})")  # of a space in the name of a mount point, say
+ESCAPED = re.compile(r"\\([0-7]{3})")  # for example, a space in the name of a mount point
 SETTLE_EVERY_S, CLOSE_BUSY_S = 1.0, 1.0
 
 
 class SQLiteFile:
-    """An open file. While it is written it is in WAL mode, with readers at any time. When the last writer has closed
-    it, and nobody read it then, it is one plain file, which can be copied, and read from a folder without write
+    """An open file. While it is written it is in WAL mode, and can be read at any time. Once the last writer has closed
+    it, without readers at that moment, it is one plain file, which can be copied, and read from a folder without write
     permission.
 
     On file systems that several machines share, writers do not use WAL mode; writers and readers wait for one another.
     """
 
     def __init__(self, path: Path, *, reads: bool = False, busy_s: float = 5.0, any_thread: bool = False) -> None:
-        """Opens the file, which is made where there is none. reads: only to read it. busy_s: for how long others may be
-        amid writing. any_thread: threads use it in turn. Raises sqlite3.Error.
+        """Open the file; if there is none, it is created, unless `reads`. reads: open it only for reading. busy_s:
+        seconds to wait while others write. any_thread: whether several threads use it in turn. Raises sqlite3.Error.
         """
         self.path = path
         self.connection = sqlite3.connect(
@@ -51,7 +51,7 @@ class SQLiteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is executed in the block, or nothing, with other writers kept out. Raises sqlite3.Error."""
+        """Apply all statements of the block, or none of them, with other writers kept out. Raises sqlite3.Error."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             yield
@@ -62,11 +62,11 @@ class SQLiteFile:
                     self.connection.execute("ROLLBACK")
 
     def settle(self) -> None:
-        """At most once in SETTLE_EVERY_S, move what was written into the file itself, as far as readers let it, so that
-        the file alone lacks little.
+        """Move what was written into the file itself, as far as readers allow it, so that the file alone is nearly
+        complete. Does so at most once in SETTLE_EVERY_S.
         """
         if time.monotonic() >= self._settled_s + SETTLE_EVERY_S:
-            with suppress(sqlite3.Error):  # the next time will do
+            with suppress(sqlite3.Error):  # the next call tries again
                 if not self._has_mode:
                     self.write_ahead()
                 self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -84,7 +84,7 @@ class SQLiteFile:
 
 
 def is_other(path: Path) -> bool:
-    """Whether the path is there and no regular file; SQLite would wait for a pipe for ever."""
+    """Whether the path exists and is no regular file; SQLite would wait forever for a pipe."""
     return path.exists() and not path.is_file()
 
 
@@ -101,5 +101,5 @@ def is_shared(path: Path) -> bool:
 
 
 def code(error: Exception) -> int:
-    """SQLite's primary result code; 0 where there is none."""
+    """SQLite's primary result code; 0 if there is none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

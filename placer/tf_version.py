@@ -8,13 +8,13 @@ from importlib import metadata
 
 from placer.errors import BadInputError, plain
 
-# Of 2.20, the quick tests of placer, of loops and of search/online were run, on a CPU; 2.21 is what all tests run with.
+# All tests run with 2.21. With 2.20, the quick tests of placer, of loops and of search/online were run, on a CPU.
 SUPPORTED = ("2.20", "2.21")
 
 
 @cache
 def installed() -> str:
-    """TensorFlow's version as installed, without importing it; "" where it is not."""
+    """The version of the installed TensorFlow, found without importing it; "" if none is installed."""
     for name in ("tensorflow", "tensorflow-cpu", "tensorflow-gpu"):
         with suppress(metadata.PackageNotFoundError):
             return metadata.version(name)
@@ -22,11 +22,11 @@ def installed() -> str:
 
 
 class OtherTensorFlowError(BadInputError):
-    """The TensorFlow that is installed is none of those."""
+    """The installed TensorFlow is not of a release in SUPPORTED."""
 
 
 def check_version(version: str) -> None:
-    """Raises OtherTensorFlowError where `version`, as in `tensorflow.__version__`, is not of a release in SUPPORTED."""
+    """Raises OtherTensorFlowError if `version`, as in `tensorflow.__version__`, is not of a release in SUPPORTED."""
     if ".".join(version.split(".")[:2]) not in SUPPORTED:
         raise OtherTensorFlowError(
             f"TensorFlow {plain(version)} is installed, of whose private names Placer knows nothing; it runs with "

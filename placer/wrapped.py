@@ -1,4 +1,4 @@
-"""What Placer puts in the place of a function of the user's."""
+"""The base class of objects that Placer puts in the place of a user's function."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, functools.partial)
 
 
 class Wrapped:
-    """Is named and documented like the function in whose place it is, as `functools.wraps` does it, and has its public
-    attributes: what a program reads, sets or deletes there is the function's own, but for the names that `keeps` says.
+    """An object in the place of a user's function, with the function's name and documentation, as with
+    `functools.wraps`. A program that reads, sets or deletes a public attribute of the object does so on the function,
+    except for the names that `keeps` accepts.
     """
 
     __wrapped__: Callable[..., Any]
@@ -27,13 +28,13 @@ class Wrapped:
 
     @classmethod
     def keeps(cls, name: str) -> bool:
-        """Whether an attribute of this name is the object's own: what Placer gives it, and private ones, by which
-        TensorFlow knows its objects.
+        """Whether an attribute of this name is the object's own: attributes that Placer gives it, and private ones, by
+        which TensorFlow recognises its objects.
         """
         return name.startswith("_") or name in cls.own_names or hasattr(cls, name)
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute that only the function has; a private one if it was put on a function of Python's."""
+        """An attribute that only the function has; a private one only if the program put it on a Python function."""
         function = vars(self).get("__wrapped__")
         is_users = isinstance(function, FunctionType) and not name.startswith(("__", "_tf_"))
         if function is None or (name.startswith("_") and not is_users):
@@ -59,8 +60,8 @@ class Wrapped:
         return copy.copy(self.__wrapped__)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A copy of the function, without Placer. One that is a method is bound to the copy of its object: that of a
-        trainer must not train the original.
+        """A copy of the function, without Placer. The copy of a method is bound to a copy of the method's object,
+        because a copied trainer must not train the original model.
         """
         method = _method_of(self.__wrapped__)
         if method is None:
@@ -70,8 +71,8 @@ class Wrapped:
         return inspect.getattr_static(type(copied), name).__get__(copied, type(copied))
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
-        """Pickled is the function, by names of Python's alone; by its own, as any function is, where that leads to the
-        wrapped.
+        """Pickle the user's function with names of Python's standard library only, so that unpickling needs no Placer.
+        If the function's own name leads to this object, pickle that name, as for any function.
         """
         name = getattr(self, "__qualname__", None)
         if name is not None and _named(self.__module__, name) is self:
@@ -83,7 +84,7 @@ class Wrapped:
 
 
 def unwrapped(step: Any) -> Any:
-    """The user's function where `step` was wrapped before, as when a notebook's cell is run again; else `step`."""
+    """The user's function if `step` is wrapped already, as when a notebook's cell is run again; else `step`."""
     while isinstance(step, Wrapped):
         step = step.__wrapped__
     return step
@@ -110,13 +111,13 @@ def hidden_by(kind: type[Wrapped], function: Any) -> str | None:
 
 
 def _named(module: str, name: str) -> Any:
-    """What has a qualified name in a module; None where nothing has."""
+    """The object with the qualified name `name` in a module; None if there is none."""
     return functools.reduce(lambda held, part: getattr(held, part, None), name.split("."), sys.modules.get(module))
 
 
 def _method_of(function: Any) -> tuple[Any, str] | None:
-    """The object to which a tf.function of its class was bound, and its name there; None for any other function. Python
-    knows of no method there, and a copy of the tf.function would go on to train the original.
+    """The object to which a tf.function of the object's class is bound, and the method's name; None for any other
+    function. Python does not know this tf.function as a method, and a plain copy of it would still train the original.
     """
     bound = inspect.unwrap(python) if (python := getattr(function, "python_function", None)) is not None else None
     owner = getattr(getattr(bound, "__self__", None), "target", None)  # TensorFlow holds it by a weak reference

@@ -1,1 +1,1 @@
-"""Decides: searchers, and what they search."""
+"""The floor that decides on mappings: the searchers, and what they search."""

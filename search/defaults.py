@@ -1,4 +1,4 @@
-"""Who is asked, and for how many mappings, where nothing else is said. By itself, because searchers import slowly."""
+"""The default searcher, and how many mappings it is asked for. A module of its own, because searchers import slowly."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from placer.devices.workers.workers import Workers
 from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.topology import Topology
 
-RECONNECT_S = 1.0  # a worker that could not reach another tries again after this long
-POLL_S = 0.1  # between two looks whether a device that was silent answers
+RECONNECT_S = 1.0  # after this time a worker retries another worker that it could not reach
+POLL_S = 0.1  # between two checks whether a silent device answers
 
 
 @dataclass
@@ -29,8 +29,8 @@ class Devices:
     """An open topology: the TensorFlow device behind each name, and the session that reaches them all.
 
     Workers get lost and come back (docs/decisions/008-lost-devices.md). `without`, `join_all` and `join_anew` connect
-    this process again: afterwards all variables and functions on workers are gone, even on survivors, and functions
-    made before must never be called again. No other thread may use TensorFlow meanwhile.
+    this process again. This drops all variables and functions on workers, even on survivors, and functions made before
+    must never be called again. No other thread may use TensorFlow during these calls.
     """
 
     topology: Topology
@@ -38,17 +38,17 @@ class Devices:
     host: str  # TensorFlow's name of the coordinating process's CPU
     session_target: str = ""
     workers: Workers | None = None  # worker processes started for this topology on this machine
-    ray_workers: RayWorkers | None = None  # those that Ray started for it
+    ray_workers: RayWorkers | None = None  # workers that Ray started for this topology
     addresses: dict[str, str] = field(default_factory=dict)  # host:port of each worker by device name, in task order
-    original: Devices | None = None  # all devices, where some are left out
-    standalone: bool = False  # whether each worker, before it was joined, knew of no other
+    original: Devices | None = None  # all devices, if some are left out here
+    standalone: bool = False  # whether the workers knew of no other worker before they were joined
     stages_from: int | None = None  # bytes from which a batch goes to own GPUs through pinned memory; None = never
     leaves: bool = False  # whether closing takes this process out of the cluster
-    runners: WeakSet[Any] = field(default_factory=WeakSet, repr=False, compare=False)  # that may keep steps on them
+    runners: WeakSet[Any] = field(default_factory=WeakSet, repr=False, compare=False)  # they may keep steps on devices
     _using: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
 
     def __enter__(self) -> Devices:
-        if self.leaves:  # even the tracing of a local function waits for the workers, which are sent a copy
+        if self.leaves:  # even tracing a local function waits for the workers, because each is sent a copy
             self._using.enter_context(waiting("the devices were open", first=True, loose=True))
         return self
 
@@ -60,8 +60,8 @@ class Devices:
 
     @cached_property
     def same_bits(self) -> bool:
-        """Whether an op gives the same bits wherever and whenever it runs. Not even a single GPU promises it: sums are
-        taken in any order, and libraries choose the algorithm that is fastest at the moment.
+        """Whether an op gives the same bits on every device and in every run. Even a single GPU does not promise this:
+        it adds in any order, and its libraries choose the algorithm that is fastest at the moment.
         """
         return {device.kind for device in self.topology.devices} == {"cpu"}
 
@@ -78,7 +78,7 @@ class Devices:
 
     @property
     def name_of(self) -> dict[str, str]:
-        """The name of each device by TensorFlow's."""
+        """Each device's name by its name in TensorFlow."""
         return {tf_name: name for name, tf_name in self.tf_names.items()}
 
     def tf_name(self, device: int) -> str:
@@ -86,8 +86,8 @@ class Devices:
         return self.tf_names[self.topology.names[device]]
 
     def machine_of(self, name: str) -> str:
-        """The key under which times of single ops on a device are kept. A worker has cores of its own, or is elsewhere,
-        so that its times are not those of this process.
+        """The key under which times of single ops on a device are stored. A worker has its own cores or runs elsewhere,
+        so its times differ from those of this process.
         """
         device = self.topology.devices[self.topology.index[name]]
         hardware = device.hardware if device.kind == "gpu" else ""
@@ -98,21 +98,21 @@ class Devices:
 
     @property
     def session_cluster(self) -> dict[int, str]:
-        """The workers by task number, to be told to a session at `session_target`; empty where it knows them."""
+        """Task number -> address of each worker, for a session at `session_target`; empty if it already knows them."""
         left = self.addresses if self.standalone else {}
         return {self._task(name): address for name, address in left.items() if name in self.topology.index}
 
     @property
     def whole(self) -> Devices:
-        """All devices: the original where some are left out, else these."""
+        """All devices: `original` if some are left out here, else these."""
         return self.original or self
 
     def lost(self, silent_s: float = 0.0) -> tuple[str, ...]:
         """The devices whose process does not answer right now; devices in this process always answer.
 
-        silent_s: for how many seconds an address is asked again where nothing at all answers, because a network may be
-        away for a moment; without such an address, this does not wait. Where an op failed and none is lost, a worker
-        was restarted from outside: call `join_all`.
+        silent_s: how long to ask a silent address again, in seconds, because a network may be down for a moment. If no
+        address is silent, this does not wait. If an op failed and no device is lost, a worker was restarted from
+        outside: call `join_all`.
         """
         deadline = time.monotonic() + silent_s
         while True:
@@ -124,7 +124,7 @@ class Devices:
     def without(self, names: Collection[str]) -> Devices:
         """Connect to the devices without `names`; each keeps its name, its place in the order and its links.
 
-        Raises PlacerError where no worker is left, or one of those left does not answer.
+        Raises PlacerError if no worker is left, or if one of the remaining workers does not answer.
         """
         self._check_known(names)
         left = [name for name in self.topology.names if name not in names]
@@ -142,7 +142,7 @@ class Devices:
 
     def reconnect(self, names: Collection[str], clock: Callable[[], float] = time.monotonic) -> Reconnection:
         """Bring lost devices back in the background: workers that this process started are restarted, the addresses of
-        others are tried every 2 s until they answer. Call `join_all` once none is away. clock: seconds.
+        others are tried every 2 s until they answer. Call `join_all` once no device is away. clock: returns seconds.
         """
         self._check_known(names)
         if local := [name for name in names if name not in self.addresses]:
@@ -152,18 +152,18 @@ class Devices:
     def join_all(self) -> Devices:
         """Connect to all devices again, with the names, order and links they had.
 
-        Raises PlacerError where one does not answer.
+        Raises PlacerError if a device does not answer.
         """
         self._join(self.whole.topology.names)
         return self.whole
 
     def join_anew(self) -> None:
-        """Leave the workers and join the same ones again: they free what they kept of steps that were closed, and give
-        it back to the kernel.
+        """Leave the workers and join the same ones again, so that they free what they kept of closed steps and return
+        that memory to the kernel.
 
-        Afterwards, what was on workers is gone, as after `join_all`. Raises DeviceLostError where one does not answer.
+        This drops everything on workers, as `join_all` does. Raises DeviceLostError if a worker does not answer.
         """
-        with suppress(PlacerError, *LOST_ERRORS), waiting("the devices were left"):  # what is lost shows when joined
+        with suppress(PlacerError, *LOST_ERRORS), waiting("the devices were left"):  # joining shows what is lost
             leave_living()
         try:
             self._join(self.topology.names)
@@ -181,7 +181,7 @@ class Devices:
                     started.close()
 
     def _answer(self, name: str) -> Answer:
-        """Check process and port: a process may exist and not listen yet, or not any more while it dies."""
+        """Check both process and port, because a process that starts or dies may exist without listening."""
         if self.workers is not None and not self.workers.running(self._task(name)):
             return Answer.REFUSES
         return answer(self.addresses[name])
@@ -192,7 +192,7 @@ class Devices:
         if self.workers is None:
             return listens(self.addresses[name])
         self.workers.restart(self._task(name))
-        time.sleep(RECONNECT_S)  # in the background, not when they are joined
+        time.sleep(RECONNECT_S)  # wait here, in the background, rather than while joining
         return True
 
     def _join(self, names: Collection[str]) -> None:

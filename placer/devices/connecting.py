@@ -1,4 +1,4 @@
-"""Connects this process to a cluster; the port that it opens for it is never open to other hosts, not for a moment."""
+"""Connects this process to a cluster through a port that is tied to chosen network interfaces before it listens."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ HOST_JOB = "localhost"  # what TensorFlow calls the job of the process that join
 
 _watch: ListenWatch | None = None
 _times = 0
-_server: Server | None = None  # the one that TensorFlow started last; None where it never connected, or not to the end
+_server: Server | None = None  # the server TensorFlow started last; None if it never connected or failed to
 
 
 class Server(NamedTuple):
-    """How others reach what TensorFlow starts in this process."""
+    """How other processes reach the server that TensorFlow starts in this process."""
 
     host: str
     interfaces: frozenset[str]
 
 
 def connect(cluster: tf.train.ClusterSpec, interfaces: Collection[str] = ()) -> None:
-    """`tf.config.experimental_connect_to_cluster`, in a thread whose ports are tied to `interfaces` before they listen.
+    """Connect to `cluster` in a thread whose ports are tied to `interfaces` before they listen.
 
-    TensorFlow starts a server with a port, also to leave a cluster (an empty one), where none is there that will do.
-    Without interfaces, loopback alone reaches it. Where the kernel allows no watch, ports are tied right after they
-    have opened. Raises what TensorFlow raises, and PlacerError where a port cannot be tied.
+    An empty `cluster` leaves the current one. Unless it can reuse a server, TensorFlow starts one with a port, even to
+    leave a cluster. Without interfaces, the port is reached through loopback only. If the kernel allows no watch, ports
+    are tied right after they have opened. Raises what TensorFlow raises, and PlacerError if a port cannot be tied.
     """
 
     def run() -> None:
         global _times
         with watch.held(names) if watch is not None else nullcontext():
             _times += 1
-            leftovers.forget()  # a connection that fails voids what was there, too
+            leftovers.forget()  # even a failed connection drops what was there
             _connect(cluster, names)
 
-    tf.config.list_logical_devices()  # starts what TensorFlow would start, with its port, at some later call
+    tf.config.list_logical_devices()  # starts now what TensorFlow would start, with its port, at a later call
     names = frozenset(interfaces) or frozenset({LOOPBACK.decode()})
     before, watch = listening_ports(), _lasting_watch()
     raised = _in_thread(run)
@@ -53,11 +53,11 @@ def connect(cluster: tf.train.ClusterSpec, interfaces: Collection[str] = ()) -> 
 
 
 def _connect(cluster: tf.train.ClusterSpec, interfaces: frozenset[str]) -> None:
-    """Connect to `cluster`, by TensorFlow's present server where that will do.
+    """Connect to `cluster`, with TensorFlow's current server if that is enough.
 
-    It will do to leave workers, and to join workers while none is joined. TensorFlow never ends a server, and each
-    takes some 40 MB and 90 threads. Where one joined cluster directly follows another, a new server is started, because
-    workers may be lost and only a new server forgets them.
+    The current server is enough to leave workers, and to join workers while none are joined. TensorFlow never ends a
+    server, and each takes some 40 MB and 90 threads. If one joined cluster directly follows another, a new server is
+    started, because workers may be lost and only a new server forgets them.
     """
     global _server
     host = cluster.job_tasks(HOST_JOB)[0].rpartition(":")[0] if HOST_JOB in cluster.jobs else "localhost"
@@ -72,24 +72,26 @@ def _connect(cluster: tf.train.ClusterSpec, interfaces: frozenset[str]) -> None:
 
 
 def times_connected() -> int:
-    """How often TensorFlow was asked to connect this process, in vain or not."""
+    """How often TensorFlow was asked to connect this process, including failed attempts."""
     return _times
 
 
 def _lasting_watch() -> ListenWatch | None:
-    """One for the life of this process: TensorFlow's threads that it watches live as long."""
+    """The one watch of this process, which lasts as long as the TensorFlow threads that it watches; None if it cannot
+    be started.
+    """
     global _watch
     if _watch is None:
         try:
             _watch = ListenWatch.started()
-        except OSError:  # no memory for a process, say
+        except OSError:  # for example, no memory for a process
             return None
     return _watch
 
 
 def _in_thread(run: Callable[[], None]) -> list[BaseException]:
-    """Run it in a thread until it is over. TensorFlow cannot be interrupted in it: Ctrl-C meanwhile is returned, to be
-    raised later, like what it raised.
+    """Call `run` in a thread and wait until it ends. Return what it raised and a Ctrl-C pressed meanwhile, to be raised
+    later, because TensorFlow cannot be interrupted.
     """
     turns, over, ended = [run], list[bool](), threading.Lock()
     raised, interrupted = list[BaseException](), list[BaseException]()
@@ -98,7 +100,7 @@ def _in_thread(run: Callable[[], None]) -> list[BaseException]:
     def take_turn() -> None:
         try:
             turn = turns.pop()
-        except IndexError:  # the thread whose start Ctrl-C broke off has it
+        except IndexError:  # another thread, whose start Ctrl-C interrupted, has taken the turn
             return
         try:
             turn()
@@ -107,8 +109,8 @@ def _in_thread(run: Callable[[], None]) -> list[BaseException]:
         over.append(True)
         ended.release()
 
-    # Ctrl-C may come before a thread has started and after, and Thread.join, once it was interrupted, takes a thread
-    # that runs for one that has ended.
+    # Ctrl-C may come before or after the thread has started. Thread.join is not used: once it was interrupted, it takes
+    # a running thread for an ended one.
     is_started = False
     while not over:
         try:
@@ -116,9 +118,9 @@ def _in_thread(run: Callable[[], None]) -> list[BaseException]:
                 threading.Thread(target=take_turn, name="placer-connect").start()
                 is_started = True
             ended.acquire()
-        except BaseException as pressed:  # what a handler of another signal raises, too
+        except BaseException as pressed:  # Ctrl-C, or what the handler of another signal raises
             if isinstance(pressed, RuntimeError):  # Python can start no thread
-                with suppress(IndexError):  # unless it has, which then takes the turn
+                with suppress(IndexError):  # a thread was started after all, and has taken the turn
                     turns.pop()
                     raise
             interrupted = [pressed]

@@ -1,4 +1,4 @@
-"""Waiting for GPUs: a call returns while its kernels still run, and their time would count to the next step."""
+"""Waits for GPUs: a call returns while its kernels still run, and their time would count towards the next step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def drain() -> None:
-    """Return when every GPU of this process is idle; at once where there is none."""
+    """Return when every GPU of this process is idle; at once if there is no GPU."""
     for gpu in _gpus():
         with tf.device(gpu):
             tf.raw_ops.SyncDevice()

@@ -28,23 +28,23 @@ from placer.errors import BadInputError, PlacerError, listed, short, warn, what_
 
 JOIN_TIMEOUT_S = 30.0
 RETRY_S = 0.25
-KEPT_S = 30 * 24 * 3600  # for so long workers of ours wait for a call: this machine may be suspended, or its clock set
+KEPT_S = 30 * 24 * 3600  # how long own workers wait for a call: this machine may be suspended, or its clock set
 STREAMING = "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"
 RESILIENT = {STREAMING: "false", FAIL_FAST: "true"}
 
 
 @dataclass(frozen=True)
 class Joined:
-    """What was joined: TensorFlow's names of all CPUs and of the workers' GPUs, and what workers say of themselves."""
+    """The result of joining: TensorFlow's names of all CPUs and of the workers' GPUs, and the workers' own reports."""
 
     cpus: tuple[str, ...]
     gpus: tuple[str, ...]
-    infos: dict[int, WorkerInfo]  # by task number; a worker that says nothing has none
+    infos: dict[int, WorkerInfo]  # by task number; only of workers that report something
 
 
 def check_hosts(addresses: Iterable[str]) -> None:
-    """Raises BadInputError for addresses on this machine's loopback beside addresses on a network: the workers there
-    would look for the former on themselves.
+    """Raises BadInputError if loopback addresses are mixed with network addresses: workers on other machines would look
+    for a loopback address on themselves.
     """
     ips = {address: _ip(address) for address in addresses}
     inner = [address for address, ip in ips.items() if ip_address(ip).is_loopback]
@@ -56,10 +56,10 @@ def check_hosts(addresses: Iterable[str]) -> None:
 
 
 def join_workers(tasks: Mapping[int, str], *, own: bool = False) -> Joined:
-    """Join exactly these workers (task number -> address) to this process. own: whether they end with it.
+    """Join exactly these workers (task number -> address) to this process. own: whether they end with this process.
 
-    The ports that this process opens for it are tied to the interfaces through which it reaches the workers. Raises
-    PlacerError where one does not answer, BadInputError for one with another TensorFlow than this process's.
+    The ports that this process opens for joining are tied to the interfaces through which it reaches the workers.
+    Raises PlacerError if a worker does not answer, BadInputError if a worker has another TensorFlow version.
     """
     global _heeding
     os.environ.update(no_proxy())  # before the first channel
@@ -86,12 +86,12 @@ def join_workers(tasks: Mapping[int, str], *, own: bool = False) -> Joined:
 
 
 def keep_joined_alive() -> None:
-    """Have connections to the joined workers end after PLACER_DEADLINE_S, or SILENT_S, without an answer; those that
-    TensorFlow opens later, too.
+    """Have connections to the joined workers end after PLACER_DEADLINE_S seconds (SILENT_S if unset) without an answer,
+    including connections that TensorFlow opens later.
     """
     global _keeps_alive
     silent_s = setting() or SILENT_S
-    with suppress(OSError):  # a name that is not found just now is looked up again by the thread
+    with suppress(OSError):  # if a name is not found now, the thread looks it up again
         keep_alive(silent_s, _joined_peers())
     if not _keeps_alive:
         keep_alive_from_now(silent_s, _joined_peers)
@@ -107,8 +107,8 @@ def _joined_peers() -> set[Peer]:
 
 @lru_cache(maxsize=256)
 def _peers(address: str) -> frozenset[Peer]:
-    """Where TensorFlow may connect to for host:port. Raises OSError for a host that is not found, and keeps no such
-    answer.
+    """The IP addresses and ports to which TensorFlow may connect for host:port. Raises OSError if the host is not
+    found; this failure is not cached.
     """
     host, _, port = address.rpartition(":")
     found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
@@ -116,9 +116,11 @@ def _peers(address: str) -> frozenset[Peer]:
 
 
 def _joined_once(tasks: Mapping[int, str], mine: str, interfaces: Collection[str]) -> Joined:
-    """mine: this machine's address, by which workers reach this process. TensorFlow would tell them "localhost"."""
-    # Joining the same cluster twice in a row breaks it (the workers get a port that is closed), so join a cluster in
-    # which the first worker has another number in between.
+    """Try once to join the workers. mine: this machine's address at which workers reach this process; TensorFlow would
+    tell them "localhost".
+    """
+    # Joining the same cluster twice in a row breaks it, because the workers get a port that is closed. So join another
+    # cluster in between: the first worker alone, under another number.
     clusters = [dict(tasks)]
     if tf_internals.devices.joined_tasks() == clusters[0]:
         clusters.insert(0, {max(tasks) + 1: tasks[min(tasks)]})
@@ -126,14 +128,14 @@ def _joined_once(tasks: Mapping[int, str], mine: str, interfaces: Collection[str
         host = {} if ip_address(mine).is_loopback else {HOST_JOB: [f"{mine}:{free_ports(1)[0]}"]}
         connect(tf.train.ClusterSpec({"worker": cluster, **host}), interfaces)
     cpus, gpus = ([device.name for device in tf.config.list_logical_devices(kind)] for kind in ("CPU", "GPU"))
-    if not tf.test.is_built_with_gpu_support():  # this process would not know which ops have a kernel for them
+    if not tf.test.is_built_with_gpu_support():  # this process cannot know which ops have a GPU kernel
         gpus = []
     infos = {task: info for task in tasks if (info := _info(task)) is not None}
     return Joined(tuple(cpus), tuple(name for name in gpus if "/job:worker" in name), infos)
 
 
 def _info(task: int) -> WorkerInfo | None:
-    """What a worker says of itself; None for servers that `placer worker` did not start."""
+    """A worker's report of itself; None for servers that `placer worker` did not start."""
     try:
         with tf.device(f"/job:worker/task:{task}/device:CPU:0"):
             return WorkerInfo.parsed(tf.io.read_file(INFO_PATH).numpy())
@@ -153,7 +155,7 @@ def _check_versions(tasks: Mapping[int, str], infos: Mapping[int, WorkerInfo]) -
 
 
 def _ip(address: str) -> str:
-    """The IPv4 address of host:port. Raises PlacerError where the host is unknown."""
+    """The IPv4 address of host:port. Raises PlacerError if the host is unknown."""
     host = address.rpartition(":")[0]
     try:
         return socket.gethostbyname(host)
@@ -162,22 +164,23 @@ def _ip(address: str) -> str:
 
 
 def own_node(addresses: Sequence[str]) -> str:
-    """The host of those addresses (host:port) that is this machine; where none is, this machine's own address."""
+    """The host in `addresses` (host:port) that is this machine; if there is none, this machine's own IPv4 address."""
     hosts = [address.rpartition(":")[0] for address in addresses]
     mine = own_address(_ip(addresses[0]))
     return next((host for host, address in zip(hosts, addresses, strict=True) if _ip(address) == mine), mine)
 
 
 def reach_one_another(names: Sequence[str], addresses: Sequence[str]) -> None:
-    """Wait until a tensor gets from each worker to each other. A worker that met a dead one tries it again only about a
-    second later, and transfers until then fail although no worker is lost. Raises PlacerError after JOIN_TIMEOUT_S.
+    """Wait until each worker can send a tensor to each other worker. A worker that found another one dead retries it
+    only about a second later, and until then transfers fail although no worker is lost. Raises PlacerError after
+    JOIN_TIMEOUT_S, or if a worker no longer listens.
     """
     deadline = time.monotonic() + JOIN_TIMEOUT_S
     for src, dst in permutations(names, 2):
         while True:
             try:
                 with tf.device(src):
-                    # Not a constant, which would be made where it is used, nor drawn from the program's own stream.
+                    # A constant would be made where it is used; a stateful draw would advance the program's own stream.
                     tensor = tf.random.stateless_uniform([], [1, 2], alg="philox")
                 with tf.device(dst):
                     tf.identity(tensor).numpy()
@@ -195,16 +198,16 @@ def disconnect() -> None:
 
 
 def leave_living() -> None:
-    """Leave workers that live on, having told them to give the memory that they free then back to the kernel. Like any
-    call to a worker, telling one that is frozen does not return.
+    """Leave workers that live on, after telling them to return the memory that they then free to the kernel. Like any
+    call to a worker, this does not return if a worker is frozen.
     """
     _say(freed_memory.GIVE_BACK)
     disconnect()
 
 
 def _say(word: str) -> None:
-    """Tell the joined workers that heed it. Those that cannot be told keep their memory: one is lost, which shows soon,
-    or a sandbox opens no pipe by its number.
+    """Write `word` to the joined workers that heed words. A worker that cannot be told keeps its memory: it is lost,
+    which shows soon, or its sandbox does not let it open a pipe by number.
     """
     for task in _heeding & tf_internals.devices.joined_tasks().keys():
         with suppress(tf.errors.OpError), tf.device(f"/job:worker/task:{task}/device:CPU:0"):
@@ -215,7 +218,8 @@ _heeding: set[int] = set()  # the tasks of joined workers that heed words, becau
 
 
 def leave_if_there(addresses: Iterable[str], *, ends: bool) -> None:
-    """Leave the cluster while its workers are there: later, TensorFlow complains that it cannot tell them.
+    """Leave the cluster now if all its workers still listen; once they have ended, TensorFlow complains that it cannot
+    tell them.
 
     ends: whether the workers end as soon as they are left.
     """
@@ -223,14 +227,14 @@ def leave_if_there(addresses: Iterable[str], *, ends: bool) -> None:
         if all(map(listens, addresses)):
             with waiting("the devices were left"):
                 (disconnect if ends else leave_living)()
-    except PlacerError:  # a worker was lost now that nothing is left to do
+    except PlacerError:  # a worker was lost, but is no longer needed
         pass
     finally:
         drop_deadlines()
 
 
 def fail_at_once() -> None:
-    """Turn off streaming of ops, which never notices a lost worker, and gRPC's waiting for one to come back."""
+    """Turn off streaming of ops, which never notices a lost worker, and gRPC's waiting for a lost worker."""
     if tf_internals.devices.joined_tasks() and os.environ.get(STREAMING) != "false":
         warn(
             "workers were joined earlier in this process, so a lost worker will not be noticed: "

@@ -22,12 +22,12 @@ ORDER, BY_BUS = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
 
 
 def split(spec: str | None = None) -> None:
-    """Divide this process's GPUs or CPU as a devices spec says: "gpus:N", "gpus:N@MIB" or "cpus:N"; others divide
-    nothing. GPUs that are not divided are set to allocate memory as they need it, so that other processes can use the
-    rest, unless the program has configured them.
+    """Divide this process's GPUs or CPU as a devices spec says: "gpus:N", "gpus:N@MIB" or "cpus:N"; other specs divide
+    nothing. Undivided GPUs are set to allocate memory as they need it, so that other processes can use the rest, unless
+    the program has configured them.
 
     Call it before anything else uses TensorFlow, because the first tensor initialises the devices; calling it again
-    with the same spec does nothing. Raises BadInputError where it is too late, or there is no GPU.
+    with the same spec does nothing. Raises BadInputError if it is too late, or if there is no GPU.
     """
     asked = None if spec is None else logical_devices(spec)
     if asked is not None:
@@ -36,7 +36,7 @@ def split(spec: str | None = None) -> None:
 
 
 def gpu_names() -> list[str]:
-    """The product name of each logical GPU of this process ("NVIDIA H200"), in TensorFlow's order; "" where unknown."""
+    """The product name of each logical GPU of this process ("NVIDIA H200"), in TensorFlow's order; "" if unknown."""
     names = []
     for gpu in tf.config.get_visible_devices("GPU"):
         name = tf.config.experimental.get_device_details(gpu).get("device_name", "")
@@ -67,7 +67,9 @@ def _divide(asked: LogicalDevices) -> None:
 
 
 def _let_memory_grow() -> None:
-    """Let GPUs grow unless the program configured any: growth must be alike on all, and excludes logical ones."""
+    """Let GPUs allocate memory as needed unless the program configured any GPU: all GPUs must have the same setting,
+    and logical GPUs cannot have it.
+    """
     gpus = tf.config.get_visible_devices("GPU")
     configured = [tf.config.experimental.get_memory_growth(gpu) is not None for gpu in gpus]
     if not gpus or any(configured) or any(tf.config.get_logical_device_configuration(gpu) for gpu in gpus):
@@ -86,7 +88,9 @@ def _why_no_gpu() -> str:
 
 
 def _share_of_free_mib(asked: LogicalDevices) -> int:
-    """Mebibytes of each logical GPU, by nvidia-smi, because TensorFlow knows them only once devices are initialised."""
+    """Mebibytes for each logical GPU. nvidia-smi is asked, because TensorFlow knows the free memory only once devices
+    are initialised.
+    """
     try:
         table = subprocess.run(ASK, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -102,12 +106,12 @@ def _share_of_free_mib(asked: LogicalDevices) -> int:
 
 
 def least_free_mib(table: str, visible: str | None, *, by_bus: bool = False) -> int | None:
-    """Mebibytes free on the fullest GPU in a table of index, uuid, free memory, name, MIG mode; None where one is
-    missing, or divided by MIG, because then CUDA opens one slice.
+    """Mebibytes free on the fullest GPU in a table of index, uuid, free memory, name, MIG mode; None if a number is
+    missing, or if MIG divides a GPU, because CUDA then opens one slice.
 
     visible: as in CUDA_VISIBLE_DEVICES: indices or prefixes of uuids, up to the first that is neither; None = all.
-    by_bus: whether CUDA numbers GPUs as nvidia-smi does; else the fastest comes first, and where they are unlike, an
-    index says nothing of which is meant.
+    by_bus: whether CUDA numbers GPUs as nvidia-smi does; else the fastest comes first. Then, if the GPUs are unlike, an
+    index does not say which GPU is meant, and all count.
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in table.splitlines() if line.count(",") == 4]
     names = [] if visible is None else [name.strip() for name in visible.split(",")]

@@ -1,7 +1,7 @@
 """Asks devices whether they have room for a step, before anything is sent that they could not receive.
 
-A worker whose allocator refuses an op's tensor answers with an error and lives on. One that cannot hold a tensor that
-arrives is ended by it, and what trains there is lost (docs/decisions/026-memory-limits.md).
+A worker whose allocator refuses an op's tensor answers with an error and lives on. A tensor that arrives and does not
+fit ends the worker, and what trains there is lost (docs/decisions/026-memory-limits.md).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from placer import tf_internals
 from placer.devices.cluster import Devices
 from placer.devices.workers.deadline import waiting
 
-PIECE_BYTES = 1 << 24  # whole tensors seldom need more in one piece than is free in pieces of this size
+PIECE_BYTES = 1 << 24  # if memory is free in pieces of this size, whole tensors seldom find it too fragmented
 LEAST_BYTES = 1 << 20  # less is not worth a round trip
 _serial = itertools.count()
 
 
 def short_of_room(devices: Devices, wanted_bytes: Mapping[str, float]) -> str | None:
-    """The first device that cannot give so many bytes now; None where all can. wanted_bytes: by device name.
+    """The first device that cannot give its `wanted_bytes` now; None if all can. wanted_bytes: by device name.
 
-    Nothing is written, so that no memory is taken but in the allocator's books. Only workers that are there are asked.
+    Nothing is written, so memory is taken only in the allocator's books. Only workers in `devices` are asked.
     """
     for name, size in wanted_bytes.items():
         tf_name = devices.tf_names.get(name, "")
@@ -47,8 +47,8 @@ def _gives(device: str, size: float) -> bool:
 
 
 def _function_def(name: str, device: str, pieces: list[int]) -> tf_internals.functions.FunctionDef:
-    """A function that has tensors of these bytes all at once. It asks for one after another, because TensorFlow's
-    allocator waits 10 s before it refuses, on each thread.
+    """A function that holds a tensor for each of `pieces` (bytes), all at the same time. It allocates one after the
+    other, because TensorFlow's allocator waits 10 s on each thread before it refuses.
     """
     function = tf_internals.functions.new_function(name)
     for i, size in enumerate(pieces):

@@ -41,19 +41,19 @@ def open_devices(
     max_memory: MemoryLimits = NO_LIMITS,
 ) -> Devices:
     """Open the devices named by `spec`: None = this process's GPUs and CPU, "gpus:N" = the same with every GPU split
-    into N logical ones of equal memory, "gpus:N@MIB" = of MIB mebibytes each, "cpus:N" = this process's CPU as N
-    devices, "workers:N" = N local worker processes, "host:port,host:port" = workers that already serve,
-    "topology.json" = those whose addresses are in the file, "ray:N" or "ray:N@ADDRESS" = a worker on each of N whole
-    nodes of a Ray cluster (placer.devices.ray.connection says where it is found without an address).
+    into N logical GPUs of equal memory, "gpus:N@MIB" = logical GPUs of MIB mebibytes each, "cpus:N" = this process's
+    CPU as N devices, "workers:N" = N local worker processes, "host:port,host:port" = workers that already serve,
+    "topology.json" = the workers whose addresses are in the file, "ray:N" or "ray:N@ADDRESS" = a worker on each of N
+    whole nodes of a Ray cluster (placer.devices.ray.connection says where the cluster is found without an address).
 
     GPUs and CPU can be divided only before TensorFlow initialises them: call `split` before models are made.
 
-    links: measure latency, bandwidth and the ends' own work between every pair; how a batch gets to a GPU soonest is
-    measured in any case. resilient: ops on a lost worker fail at once instead of waiting forever; applies to the whole
-    process, and only before it first joins workers. deadlines: the same, remote calls have deadlines until the devices
-    are closed (placer.devices.workers.deadline), and closing them leaves the cluster. workers: those of "workers:N" or
-    "ray:N", if already started. max_memory: of devices, see `MemoryLimits.on`. Raises BadInputError for an unknown spec
-    or device, PlacerError where a device does not answer.
+    links: measure latency, bandwidth and the work of both ends for every pair; the fastest way to send a batch to a GPU
+    is measured in any case. resilient: make ops on a lost worker fail at once instead of waiting forever; applies to
+    the whole process, and only before it first joins workers. deadlines: like `resilient`; in addition, remote calls
+    have deadlines until the devices are closed (placer.devices.workers.deadline), and closing them leaves the cluster.
+    workers: the workers of "workers:N" or "ray:N", if already started. max_memory: limits of devices, see
+    `MemoryLimits.on`. Raises BadInputError for an unknown spec or device, PlacerError if a device does not answer.
     """
     check_max_memory(max_memory, spec, include_local)
     say_quota()
@@ -73,7 +73,7 @@ def open_devices(
 
 
 def start_own(spec: str | None, max_memory: MemoryLimits = NO_LIMITS) -> Workers | RayWorkers | None:
-    """Start the workers that `spec` has this process start; None for other devices. Raises as `open_devices`."""
+    """Start the workers if `spec` asks this process for some; None for other devices. Raises like `open_devices`."""
     check_spec(spec)
     if spec is not None and is_ray(spec):
         return start_ray_workers(RaySpec.parsed(spec))
@@ -84,7 +84,7 @@ def start_own(spec: str | None, max_memory: MemoryLimits = NO_LIMITS) -> Workers
 
 
 def with_measured_links(devices: Devices) -> Devices:
-    """The same devices; measures their links, which takes seconds."""
+    """Measure the links, which takes seconds, and return the same devices with them."""
     names = [devices.tf_name(d) for d in range(len(devices.topology))]
     probes = probes_within(devices.topology.least_memory_bytes)
     links = measure_links(devices.topology.names, names, probes=probes, nodes=devices.topology.nodes)
@@ -125,9 +125,9 @@ def _in_process(*, gpus: bool) -> Devices:
 
 
 def _of_this_process(kind: str) -> list[Any]:
-    """Its logical devices; TensorFlow also lists those of the workers that are joined."""
+    """This process's logical devices; TensorFlow also lists the devices of joined workers."""
     found = list(tf.config.list_logical_devices(kind))
-    if not tf_internals.devices.joined_tasks():  # in a process that is itself a worker, its own are called so
+    if not tf_internals.devices.joined_tasks():  # in a worker process, its own devices are named /job:worker
         return found
     return [device for device in found if "/job:worker" not in device.name]
 
@@ -135,9 +135,7 @@ def _of_this_process(kind: str) -> list[Any]:
 def _joined(
     addresses: tuple[str, ...], started: Workers | RayWorkers | None, include_local: bool, deadlines: bool
 ) -> Devices:
-    """Join the workers at `addresses`; those that were started are ended where that fails. deadlines: as for
-    `open_devices`.
-    """
+    """Join the workers at `addresses`. If this fails, end those in `started`. deadlines: as for `open_devices`."""
     workers = started if isinstance(started, Workers) else None
     try:
         if workers is None:
@@ -168,8 +166,8 @@ def _joined(
 def _devices_of(
     joined: Joined, addresses: Sequence[str], workers: Workers | None
 ) -> tuple[list[Device], dict[str, str], dict[str, str]]:
-    """Each worker's CPU and GPUs; TensorFlow's name, and the address, by device name. workers: those that this process
-    has started.
+    """Return each worker's GPUs and CPU; TensorFlow's name by device name; and the address by device name. workers: the
+    workers that this process started, if any.
     """
     found: list[Device] = []
     tf_names: dict[str, str] = {}
@@ -200,7 +198,7 @@ def _own_cores() -> str:
 
 
 def _share_bytes(info: WorkerInfo | None, address: str, addresses: Sequence[str]) -> int:
-    """Its share of its machine's memory, by what it says; where it says nothing, as if it were on this machine."""
+    """A worker's share of its machine's memory, from its `info`; without one, as if it were on this machine."""
     if info is None:
         return memory_bytes_each(len(addresses))
     host = address.rpartition(":")[0]
@@ -218,7 +216,7 @@ def _keep_deadlines(addresses: Sequence[str], workers: Workers | None) -> None:
 
 
 def full_name(name: str) -> str:
-    """TensorFlow's device name with every part spelled out, as it stands in partitioned graphs."""
+    """TensorFlow's device name with every part spelled out, as in partitioned graphs."""
     spec = tf.DeviceSpec.from_string(name)
     return tf.DeviceSpec(  # type: ignore[no-any-return]
         job=spec.job or "localhost",

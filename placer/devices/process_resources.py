@@ -1,8 +1,8 @@
-"""What of this process TensorFlow drops when workers are joined: everything that it finds by name, and what ops keep.
+"""Finds what this process would lose when workers are joined: resources that TensorFlow finds by name, and op state.
 
-After joining, a table, a summary writer or a queue made before raises NotFoundError wherever it is used. Variables are
-given other handles (placer/train/variables/hooks.py), but functions of tf.data pipelines go on with the former ones. An
-op that draws random numbers from a seed draws them from the beginning; leaving workers does not do that.
+After joining, a table, a summary writer or a queue made before raises NotFoundError wherever it is used. Variables get
+new handles (placer/train/variables/hooks.py), but functions of tf.data pipelines keep using the old ones. An op that
+draws random numbers from a seed starts from the beginning again; leaving workers does not cause that.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ MENDS = {
     SHARED["draws"]: "make one pipeline of it before the training, or set rerandomize_each_iteration=False",
     SHARED["order"]: "give shuffle both a seed and reshuffle_each_iteration=False, or make one pipeline of it",
 }
-USERS = ("LookupTable", "Queue", "Summary")  # parts of the types of ops that use one
+USERS = ("LookupTable", "Queue", "Summary")  # substrings of the types of ops that use a named resource
 
 
 def dropped_by_joining(*, left: bool = False) -> str | None:
-    """In words, what this program holds that would be gone after workers are joined, or only `left`; None where there
-    is nothing.
+    """Describe something of this program that TensorFlow drops when workers are joined; None if there is nothing.
+    left: workers are left, not joined.
     """
     if any(map(_is_used, tf_internals.resources.dataset_captures())):
         return PIPELINE
@@ -66,7 +66,7 @@ def _is_used(handle: Any) -> bool:
 
 
 def refusal(done: str) -> str | None:
-    """Why workers must not be joined, or left (`done`), now; None where they may be."""
+    """Why workers must not be joined or left now; None if they may be. done: "joined" or "left"."""
     dropped = dropped_by_joining(left=done == "left")
     if dropped == SEEDED:
         return (
@@ -78,7 +78,7 @@ def refusal(done: str) -> str | None:
 
 
 def remedy(dropped: str) -> str:
-    """What to do now that it is dropped. dropped: what `dropped_by_joining` said before."""
+    """What to do now that TensorFlow has dropped something. dropped: what `dropped_by_joining` named before."""
     if dropped == PIPELINE:
         return "a tf.data pipeline of this program goes on with the former value of a variable; make the pipeline anew"
     if dropped == SEEDED:
@@ -100,7 +100,7 @@ def _named() -> str | None:
 
 
 def check_kept(captured: Captured) -> None:
-    """Raises BadInputError where an op of the step uses what joining workers would take from it."""
+    """Raises BadInputError if an op of the step uses something that joining workers would drop."""
     host = (captured.nodes[name] for name in sorted(captured.host_ops))
     user = next((node for node in host if any(part in node.op for part in USERS)), None)
     dropped = _named() if user is not None else None

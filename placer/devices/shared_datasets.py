@@ -1,10 +1,10 @@
-"""Datasets of tf.data that lose what they keep when workers are joined, because several pipelines are made of them.
+"""Finds tf.data datasets that lose what they keep when workers are joined, because several pipelines are made of them.
 
 `cache()`, `shuffle()` and `random()` keep the elements, or the state of their seeds, under a name. The first iterator
-over a dataset object looks it up, and the object holds it from then on. Once workers were joined or left, nothing is
-found, and TensorFlow makes a new one each time, without a word: the cache is empty in each epoch, and `take` and
+over a dataset object looks this state up, and the object holds it from then on. After workers were joined or left,
+TensorFlow finds nothing and silently makes a new state each time: the cache is empty in each epoch, and `take` and
 `skip` of one shuffled dataset are parts of two different orders. A pipeline that is iterated as a whole is not
-affected; for one is taken what is iterated just now, and what the program holds of whole batches.
+affected. A dataset counts as such a pipeline if it is being iterated, or if it consists of whole batches.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ OWN_REFERENCES = 3  # by the list of datasets, the loop's variable, and the argu
 
 
 def kept_by_shared_dataset() -> str | None:
-    """ "cache", "order" or "draws", which a dataset of this program keeps and of which it makes, or may make, more
-    than one pipeline; None where no dataset does.
+    """What a dataset keeps ("cache", "order" or "draws") of which this program makes, or may make, several pipelines;
+    None if there is no such dataset.
     """
     datasets = instances_of([tf.data.Dataset])
     references = [sys.getrefcount(dataset) - OWN_REFERENCES for dataset in datasets]
@@ -37,7 +37,7 @@ def kept_by_shared_dataset() -> str | None:
             if id(source) in number:  # else another thread has just made both
                 made_of_it[number[id(source)]].append(i)
     is_whole = _whole(datasets, made_of_it)
-    shared = [  # of which several are made, or that the program holds, so that it may make others of it
+    shared = [  # several datasets are made of it, or the program holds it and so may make more of it
         len(set(made)) > 1 or (count > len(made) and not (whole and not made))
         for made, count, whole in zip(made_of_it, references, is_whole, strict=True)
     ]
@@ -48,7 +48,7 @@ def kept_by_shared_dataset() -> str | None:
 
 
 def _whole(datasets: list[Any], made_of_it: list[list[int]]) -> list[bool]:
-    """Whether each is iterated just now, or made of batches."""
+    """Whether each dataset is being iterated, or makes batches, directly or through its sources."""
     iterated = {
         id(found) for one in instances_of([tf.data.Iterator]) for found in _datasets_in(list(vars(one).values()))
     }
@@ -68,7 +68,7 @@ def _datasets_in(value: Any) -> Iterator[Any]:
 
 
 def _followers(first: int, made_of_it: list[list[int]]) -> set[int]:
-    """A dataset and all that are made of it, of those, and so on."""
+    """The dataset `first` and all datasets made of it, directly or indirectly."""
     found, left = {first}, [first]
     while left:
         new = set(made_of_it[left.pop()]) - found

@@ -19,7 +19,7 @@ SPECS = "gpus:N, gpus:N@MIB, cpus:N, workers:N, host:port,host:port, ray:N, ray:
 MOST = 64  # logical devices per physical one
 NUMBER = re.compile(r"[0-9]{1,9}")
 KINDS = ("workers", "gpus", "cpus", "ray")
-LIKE = 0.76  # how alike a host and a kind of devices are, of which one is meant for the other
+LIKE = 0.76  # similarity from which a host is taken for a misspelt kind of devices
 MOST_PORT = 65_535
 ADDRESS = re.compile(r"^[\w.\-]+:\d{1,5}$")
 
@@ -41,7 +41,7 @@ def check_spec(spec: str | None) -> None:
 
 @dataclass(frozen=True)
 class LogicalDevices:
-    """Every physical device of a kind as `count` logical ones."""
+    """The request to divide every physical device of a kind into `count` logical devices."""
 
     spec: str  # as the user wrote it
     kind: str  # TensorFlow's name: "GPU" or "CPU"
@@ -49,7 +49,7 @@ class LogicalDevices:
     mib: int | None = None  # mebibytes of each; None = an equal share of what is free
 
     def is_made(self, parts: Sequence[Any] | None) -> bool:
-        """Whether a physical device already has this configuration. parts: its current one, None where it has none."""
+        """Whether a physical device already has this configuration. parts: its current configuration, or None."""
         if parts is None:
             return self.count == 1 and self.mib is None
         limits = {part.memory_limit for part in parts}
@@ -72,8 +72,8 @@ def logical_devices(spec: str) -> LogicalDevices | None:
 
 
 def known_names(spec: str | None, include_local: bool) -> tuple[str, ...] | None:
-    """The names of the devices that `spec` will open, where they are known before; None where they depend on the GPUs
-    that there are. Raises as `check_spec`.
+    """The names of the devices that `spec` will open; None if they are not known beforehand, because they depend on the
+    GPUs of this machine or of the workers. Raises like `check_spec`.
     """
     check_spec(spec)
     if spec is None:
@@ -88,15 +88,15 @@ def known_names(spec: str | None, include_local: bool) -> tuple[str, ...] | None
 
 
 def check_max_memory(max_memory: MemoryLimits, spec: str | None, include_local: bool) -> None:
-    """Raises BadInputError for a limit of a device that `spec` will not open, where that is known before."""
+    """Raises BadInputError for a limit of a device that `spec` will not open, if that is known beforehand."""
     names = known_names(spec, include_local)
     if names is not None:
         max_memory.check(names)
 
 
 def worker_addresses(spec: str) -> tuple[str, ...]:
-    """Those listed, or those of a topology file's devices, in order; a worker's second device adds none. Raises
-    BadInputError.
+    """The addresses that `spec` lists, or those of a topology file's devices, in order; each worker counts once even if
+    it has several devices. Raises BadInputError if the list or the file is invalid.
     """
     if not spec.endswith(".json"):
         if not all(map(ADDRESS.match, spec.split(","))):
@@ -117,12 +117,12 @@ def worker_addresses(spec: str) -> tuple[str, ...]:
 
 
 def _check_address(address: str, *, is_alone: bool = True) -> None:
-    """Raises BadInputError for a port that there is not, and for what is rather a kind of devices."""
+    """Raises BadInputError for a port that cannot exist, and for a misspelt kind of devices ("worker:2")."""
     host, _, port = address.rpartition(":")
     if int(port) > MOST_PORT:
         raise BadInputError(f"devices {short(address)}: ports end at {MOST_PORT}; correct it.")
     near = get_close_matches(host, KINDS, 1, LIKE)
-    if not near or int(port) > MOST:  # no worker serves at such a port
+    if not near or int(port) > MOST:  # workers serve only at ports above MOST
         return
     meant = f"{near[0]}:{port}"
     if is_alone:

@@ -1,4 +1,4 @@
-"""Whether a placed step does what the untouched step does: what it returns, and what it makes of every variable.
+"""Checks that a placed step does what the untouched step does: what it returns, and how it changes every variable.
 
 Returned values alone prove little: with a small learning rate they stay the same for many steps, whatever happens to
 the weights. So the change of each variable is compared, too.
@@ -24,9 +24,9 @@ Returned = Sequence[Sequence[Array]]
 """For each of the first steps, the values that it returned."""
 
 TOLERANCE = 1e-3  # relative; other device kinds and thread counts round differently
-TF32_TOLERANCE = 1e-2  # where a GPU multiplies in TensorFloat-32, which keeps three digits
+TF32_TOLERANCE = 1e-2  # if a GPU multiplies in TensorFloat-32, which keeps three digits
 MOST_TOLERANCE = 0.1
-CHANGE_TOLERANCE = 2e-2  # the least for the change of a variable, a small difference of large numbers
+CHANGE_TOLERANCE = 2e-2  # least tolerance for a variable's change, which is a small difference of large numbers
 SPREAD = 2.0  # allowed multiple of how far the untouched step's references differ among themselves
 ERRORS = 10.0  # allowed multiple of what one rounding error at the start grows to; a step makes many more of them
 PORTION = 1 << 17  # values of a variable that are compared at a time
@@ -38,7 +38,7 @@ class LossDiffersError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What some first steps did, one after another. before, after: name of each variable -> its value."""
+    """The outcome of a few consecutive first steps. before, after: name of each variable -> its value."""
 
     returned: Returned
     before: MappingABC[str, Array]
@@ -47,25 +47,25 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PlacedOutcome:
-    """What some first steps of a placed step did; the values of its variables are still on its devices."""
+    """The outcome of a placed step's first steps; the values of its variables are still on its devices."""
 
     returned: Returned
-    fingerprints: Callable[[], MappingABC[str, bytes]]  # of its variables, by name; made where they are
-    fetched: Callable[[Collection[str]], Outcome]  # with the values of these variables, which takes longer
+    fingerprints: Callable[[], MappingABC[str, bytes]]  # of its variables, by name; made on their devices
+    fetched: Callable[[Collection[str]], Outcome]  # the outcome with the values of these variables; takes longer
 
 
 class Agreement:
     """Compares outcomes of placed steps with those of the untouched step on the same batches, draws and variables.
 
     references: outcomes of the untouched step under one or more configurations, because thread counts and optimisers
-    round differently. What a step returned, and by how much it changed each variable, has to agree with one of them
-    within `tolerance`, or within SPREAD times what they differ by among themselves.
-    exact: the devices give the same bits, so every mapping must do exactly what the first one did that was checked.
+    round differently. What a step returned, and by how much it changed each variable, has to agree with one reference
+    within `tolerance`, or within SPREAD times the largest difference among the references.
+    exact: the devices give the same bits, so every mapping must do exactly what the first checked mapping did.
     random: steps draw numbers that cannot be repeated, and nothing is checked.
     tolerance: relative.
-    shaken: called at the first disagreement, and never again. It makes two outcomes that differ by a rounding error at
-    the start, to see what such an error grows to; others may differ from references by ERRORS times that. The gradient
-    of a bias before batch normalization is nothing but such errors, and Adam makes updates of it.
+    shaken: called once, at the first disagreement. It makes two outcomes that differ by a rounding error at the start,
+    to see what such an error grows to; placed steps may differ from references by ERRORS times as much. The gradient of
+    a bias before batch normalization consists of such errors only, and Adam turns it into updates.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Agreement:
         self._shaken = shaken
         self._pairs = list(combinations(self.references, 2))
         self._shaken_pairs: list[tuple[Outcome, Outcome]] = []
-        self._spread: dict[str, float] = {}  # by variable: how far its changes in references are apart
+        self._spread: dict[str, float] = {}  # by variable: what references allow its change to differ by
         self._agreed: dict[str, set[bytes]] | None = None  # by variable: fingerprints of values that need no comparison
         self._first: tuple[Returned, MappingABC[str, bytes]] | None = None  # what the first mapping did
 
     def check(self, placed: PlacedOutcome) -> None:
-        """Raises LossDiffersError where the untouched step, or another mapping, did something else."""
+        """Raise LossDiffersError if the untouched step, or another mapping, did something else."""
         if self.random:
             return
         found = placed.fingerprints()
@@ -100,7 +100,9 @@ class Agreement:
         self._first = placed.returned, found
 
     def compare(self, outcome: Outcome) -> None:
-        """Raises LossDiffersError where the untouched step did something else to the variables of `outcome`."""
+        """Raise LossDiffersError if the untouched step returned something else, or did something else to the variables
+        of `outcome`.
+        """
         apart = self._apart(outcome)
         if apart and self._shaken is not None:
             self._shaken_pairs.append(self._shaken())
@@ -111,7 +113,7 @@ class Agreement:
             raise LossDiffersError(f"{apart} untouched")
 
     def _known(self) -> dict[str, set[bytes]]:
-        """Fingerprints of what the untouched step made of the variables, and of what agreed with that."""
+        """By variable, the fingerprints of its values after untouched steps, and of values that agreed with these."""
         if self._agreed is None:
             self._agreed = {}
             for outcome in self.references:
@@ -120,12 +122,12 @@ class Agreement:
         return self._agreed
 
     def forget_references(self) -> None:
-        """Where all mappings must do the same to the bit, free the references once one mapping agreed with them."""
+        """Free the references if all mappings must do the same to the bit, and one has agreed with the references."""
         if self.exact and self._first is not None:
             self.free()
 
     def free(self) -> None:
-        """Free the references: nothing is compared with them any more."""
+        """Free the references, because nothing is compared with them any more."""
         self.references, self._pairs, self._shaken_pairs, self._shaken = [], [], [], None
 
     def _check_bits(
@@ -144,7 +146,7 @@ class Agreement:
                 raise LossDiffersError(f"variable {name!r} has other values than under another mapping")
 
     def _apart(self, mine: Outcome) -> str:
-        """A description of the first difference from all references; empty where there is none."""
+        """A description of the first difference from all references; empty if there is none."""
         if not self.references:
             return ""
         for step, values in enumerate(mine.returned):
@@ -161,7 +163,7 @@ class Agreement:
         return ""
 
     def _returned_agrees(self, x: Array, step: int, i: int) -> bool:
-        """Whether x is what a reference returned there; floats may differ."""
+        """Whether `x` is what a reference returned as number `i` of `step`; floats may differ within limits."""
         others = [outcome.returned[step][i] for outcome in self.references]
         if not may_round(x):
             return any(np.array_equal(x, y) for y in others)
@@ -179,7 +181,7 @@ class Agreement:
             )
 
     def _change_agrees(self, mine: Outcome, name: str) -> bool:
-        """Whether a variable changed as in a reference; floats may differ."""
+        """Whether a variable changed as in a reference; floats may differ within limits."""
         value = mine.after[name]
         if not may_round(value):
             return any(np.array_equal(value, other.after[name]) for other in self.references)
@@ -187,7 +189,7 @@ class Agreement:
             among, shaken = ([_apart(*pair, name)[1] for pair in pairs] for pairs in (self._pairs, self._shaken_pairs))
             self._spread[name] = max(SPREAD * max(among, default=0.0), ERRORS * max(shaken, default=0.0))
         least = max(self.tolerance, CHANGE_TOLERANCE)
-        rounding = eps_of(value) * norm(value)  # alone, in some steps
+        rounding = eps_of(value) * norm(value)  # in some steps the whole change
         compared = (_apart(mine, other, name) for other in self.references)
         return any(
             alike and apart <= max(least * size, self._spread[name]) + rounding for alike, apart, size in compared
@@ -195,8 +197,8 @@ class Agreement:
 
 
 def tolerance(references: Sequence[Outcome]) -> float:
-    """The relative difference allowed to a placed step. Some steps magnify TensorFloat-32's rounding; these may differ
-    by `SPREAD` times as much as the references do among themselves.
+    """The relative difference that a placed step may have. Some steps magnify TensorFloat-32's rounding; these may
+    differ by SPREAD times as much as the references differ among themselves, up to MOST_TOLERANCE.
     """
     if not rounds_coarsely():
         return TOLERANCE
@@ -211,7 +213,7 @@ def rounds_coarsely() -> bool:
 
 
 def largest(a: Array) -> float:
-    """The largest finite absolute value, 0 where there is none."""
+    """The largest finite absolute value; 0 if there is none."""
     return float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a)))
 
 
@@ -221,7 +223,7 @@ def norm(a: Array) -> float:
 
 
 def is_float(a: Array) -> bool:
-    """Whether an array holds floats, TensorFlow's short ones included, which NumPy does not know as such."""
+    """Whether an array holds floats, including TensorFlow's short ones, which NumPy does not know as floats."""
     return bool(tf.as_dtype(a.dtype).is_floating)
 
 
@@ -236,8 +238,8 @@ def eps_of(a: Array) -> float:
 
 
 def _apart(one: Outcome, other: Outcome, name: str) -> tuple[bool, float, float]:
-    """How far the changes of a variable are apart: (whether the same values are infinite or not a number, norm of the
-    difference, norm of the second one's change).
+    """The difference of a variable's changes in two outcomes: (whether the same values are infinite or not a number,
+    norm of the difference, norm of the change in `other`).
     """
     alike, apart, size = True, 0.0, 0.0
     with np.errstate(invalid="ignore"):
@@ -250,7 +252,7 @@ def _apart(one: Outcome, other: Outcome, name: str) -> tuple[bool, float, float]
 
 
 def _portions(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """Arrays of the same shape, flat, so much at a time as a cache holds: whole ones take some times as long."""
+    """Flat portions of arrays of the same shape, small enough for a cache: whole arrays take several times as long."""
     flat = [a.reshape(-1) for a in arrays]
     return (tuple(a[i : i + PORTION] for a in flat) for i in range(0, flat[0].size, PORTION))
 
@@ -284,7 +286,7 @@ def _relative(a: Array, b: Array) -> float:
 
 
 def _in_words(outcome: Outcome, name: str) -> str:
-    """By how much a variable changed; the value itself where it is no float."""
+    """The norm of a variable's change, in words; the value itself if it is no float."""
     before, after = outcome.before[name], outcome.after[name]
     if not may_round(after):
         return repr(after)

@@ -1,4 +1,4 @@
-"""Fingerprints of variables, made on the machines where they are, so that eight bytes come here in place of each value.
+"""Fingerprints of variables, made on the machines where they are, so that only eight bytes of each are fetched.
 
 Fetching and comparing the values took most of building a mapping of a network with large variables
 (docs/decisions/030-fingerprints.md).
@@ -19,7 +19,7 @@ from placer.execute.variable_copies import Held, variables_of
 
 
 class Fingerprinted(NamedTuple):
-    """All of a variable that its part of the function depends on."""
+    """The properties of a variable that determine its nodes in the function."""
 
     cpu: str
     device: str
@@ -39,9 +39,9 @@ class Fingerprints:
         self._functions: KeptFunctions[tuple[Fingerprinted, ...]] = KeptFunctions("fingerprints", _function_def)
 
     def __call__(self, held: Mapping[str, Held]) -> dict[str, bytes]:
-        """The fingerprint of each variable; of one in parts, those of its parts in order. It does not depend on the
-        device. Different values have the same one by a chance of 1 in 10^19. Raises a tf.errors.OpError where a device
-        is gone.
+        """The fingerprint of each variable; for a variable in parts, those of its parts in order. A fingerprint does
+        not depend on the device. Different values share one with a chance of 1 in 10^19. Raises a tf.errors.OpError if
+        a device is gone.
         """
         parts = [(name, variable) for name, one in held.items() for variable in variables_of(one)]
         own = [Fingerprinted(_cpu_beside(v.device), v.device, v.dtype.as_datatype_enum) for _, v in parts]

@@ -14,15 +14,15 @@ _serial = itertools.count()
 
 
 class KeptFunctions(Generic[K]):
-    """Functions by what they are made for: the latest MOST_KEPT are kept, and each is run as it is."""
+    """Functions by key: the MOST_KEPT used last are kept, and each runs without being optimised."""
 
     def __init__(self, what: str, made: Callable[[str, K], tf_internals.functions.FunctionDef]) -> None:
-        """what: part of their names. made: the function of this name."""
+        """what: part of the functions' names. made: makes the function with this name for this key."""
         self._what, self._made = what, made
         self._names: dict[K, str] = {}
 
     def call(self, key: K, inputs: Sequence[Any], outputs: int) -> list[Any]:
-        """What the function for `key` returns, so many outputs. Raises a tf.errors.OpError where a device is gone."""
+        """Call the function for `key`, which has `outputs` outputs. Raises a tf.errors.OpError if a device is gone."""
         name = self._names.pop(key, None)
         if name is None:
             name = f"__placer_{self._what}_{next(_serial)}"
@@ -33,7 +33,7 @@ class KeptFunctions(Generic[K]):
         return tf_internals.functions.call_function(name, inputs, outputs, tf_internals.functions.plain_config())
 
     def forget(self) -> None:
-        """Remove them all; call it after reconnecting, because earlier ones must not be called again."""
+        """Remove all functions; to be called after reconnecting, because earlier functions must not be called again."""
         for name in self._names.values():
             tf_internals.functions.remove_function(name)
         self._names.clear()

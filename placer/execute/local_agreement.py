@@ -1,6 +1,4 @@
-"""Whether a placed step does what it has to where parts of a batch normalize by statistics of their own, which is not
-what the untouched step does.
-"""
+"""Checks placed steps in which parts of a batch normalize by statistics of their own, unlike in the untouched step."""
 
 from __future__ import annotations
 
@@ -27,8 +25,8 @@ CHECKED = (
 
 
 class LocalAgreement:
-    """Checks two things in place of one. With the statistics of the whole batch, the step divided by the same plan does
-    what the untouched step does. And under each mapping the step does what it does in this process on one device.
+    """Checks two things in place of one. With the statistics of the whole batch, the step divided by the same plan must
+    do what the untouched step does. And under each mapping the step must do what it does in this process on one device.
     """
 
     def __init__(
@@ -39,8 +37,9 @@ class LocalAgreement:
         batches: Sequence[Sequence[Any]],
         device: str,
     ) -> None:
-        """untouched: what is asked of mappings that do the same. start: gives the values of the variables of the whole
-        step, by node. batches: flat inputs of each step. device: TensorFlow's name of one of this process.
+        """untouched: the check of mappings that do what the untouched step does. start: returns the values of the whole
+        step's variables, by node. batches: flat inputs of each step. device: TensorFlow's name of a device of this
+        process.
         """
         self.captured, self.untouched, self.batches, self.device = captured, untouched, batches, device
         self._start = start
@@ -49,11 +48,11 @@ class LocalAgreement:
 
     @property
     def in_words(self) -> str:
-        """What is different, and what was checked."""
+        """A description of what is different, and of what was checked."""
         return DIFFERENT + self._checked
 
     def check(self, placed: PlacedOutcome) -> None:
-        """Raises LossDiffersError if either check fails."""
+        """Raise LossDiffersError if either check fails."""
         if self.untouched.random:
             return
         if self._alone is None:
@@ -72,7 +71,7 @@ class LocalAgreement:
         self.untouched.compare(exact)
         alone = self._outcome(self.captured, start)
         self._checked = CHECKED + _apart_in_words(exact, alone)
-        self.untouched.free()  # only once all that may fail is done: without references nothing is compared
+        self.untouched.free()  # after all that may fail, because without references nothing is compared
         return Agreement(
             [alone],
             exact=self.untouched.exact,
@@ -81,7 +80,7 @@ class LocalAgreement:
         )
 
     def _outcome(self, captured: Captured, start: Mapping[str, Any]) -> Outcome:
-        """What a step does in this process on one device."""
+        """The outcome of a step in this process on one device."""
         with tf.device(self.device):
             held = {name: tf.Variable(value) for name, value in in_parts(start, captured.divided).items()}
         step = PlacedStep(Template(captured, self.device), [self.device] * len(captured.graph), variables=held)
@@ -93,7 +92,7 @@ class LocalAgreement:
 
 
 def _apart_in_words(exact: Outcome, local: Outcome) -> str:
-    """What both returned in their last step; empty where that is no number."""
+    """The first number that each returned in its last step, in words; empty if either returned none."""
     whole, own = (next((v for v in one.returned[-1] if is_float(v) and v.size == 1), None) for one in (exact, local))
     if whole is None or own is None:
         return ""
@@ -107,7 +106,7 @@ def agreement(
     batches: Sequence[Sequence[Any]],
     device: str,
 ) -> Agreement | LocalAgreement:
-    """What mappings of a step have to do: what the untouched step does, or else as `LocalAgreement` says."""
+    """The check of a step's mappings: `untouched`, or a LocalAgreement if parts normalize by their own statistics."""
     if captured.with_whole_statistics is None:
         return untouched
     return LocalAgreement(captured, untouched, start, batches, device)

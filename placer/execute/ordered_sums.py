@@ -1,9 +1,9 @@
 """Sums of three and more tensors, made to round alike under every mapping.
 
-TensorFlow's AddN starts with the first term whose buffer it can write the sum into: one that nobody else reads any
-more, in the kind of memory that the sum needs. A term that was received lies in memory from which tensors are sent; a
-term that was computed here does not. So the order of the terms depends on the mapping, and how they round with it. A
-sum of two rounds the same in either order.
+TensorFlow's AddN starts with the first term whose buffer it can write the sum into: one that no other op still reads,
+in the kind of memory that the sum needs. A term that was received lies in memory from which tensors are sent; a term
+that was computed here does not. So the order of the terms, and with it the rounding, depends on the mapping. A sum of
+two rounds the same in either order.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ GRADIENTS = ("Grad", "BackpropFilter", "BackpropInput", "BackpropInputV2")
 
 
 def order_sums(function: Any) -> None:
-    """Make each AddN of three or more floats, real or complex, whose order is not certain a chain of AddNs of two, in
-    the order of the terms, of which the last keeps the name. function: a FunctionDef whose nodes have their devices.
+    """Replace each AddN of three or more floats, real or complex, whose order is not certain by a chain of AddNs of
+    two, in the order of the terms. The last of the chain keeps the name. function: a FunctionDef whose nodes have their
+    devices.
     """
     nodes, returned = function.node_def, set(function.ret.values())
     by_name = {node.name: node for node in nodes}
@@ -55,7 +56,7 @@ def _is_float_sum(node: Any) -> bool:
 
 
 def _divide(nodes: Any, node: Any, terms: list[str]) -> None:
-    """((a + b) + c) + d; of more than nine terms in the groups in which TensorFlow adds them, see `grouped`."""
+    """Make the chain ((a + b) + c) + d. More than nine terms are added in TensorFlow's groups (see `grouped`)."""
     waits = [text for text in node.input if text.startswith("^")]
     number = count(1)
 
@@ -76,8 +77,8 @@ def _divide(nodes: Any, node: Any, terms: list[str]) -> None:
 
 
 def grouped(terms: Sequence[T]) -> list[Sequence[T]]:
-    """The terms as the kernel of AddN adds them: the first two to nine together, then eight at a time, each group to
-    what was there before (tensorflow/core/kernels/aggregate_ops.cc, read in 2026).
+    """The terms in the groups in which the kernel of AddN adds them: the first two to nine together, then eight at a
+    time, each group to the sum so far (tensorflow/core/kernels/aggregate_ops.cc, read in 2026).
     """
     first = (len(terms) - 2) % 8 + 2
     return [terms[:first], *(terms[i : i + 8] for i in range(first, len(terms), 8))]

@@ -1,4 +1,4 @@
-"""What steps return, as arrays; and exceptions of placed steps as Failed values."""
+"""Outputs of steps as arrays, and exceptions of placed steps as Failed values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUT_OF_MEMORY = (
 )
 
 
-NO_ARRAYS = (tf.variant, tf.resource)  # of a tf.experimental.Optional or a dataset, say
+NO_ARRAYS = (tf.variant, tf.resource)  # dtypes of a tf.experimental.Optional or a dataset, for example
 
 REASONS: tuple[tuple[type[Exception], Reason], ...] = (
     (LossDiffersError, "loss"),
@@ -37,7 +37,7 @@ REASONS: tuple[tuple[type[Exception], Reason], ...] = (
 
 
 def attempted(run: Callable[[], Any]) -> Any:
-    """What `run` returns, or a Failed with the reason for its exception."""
+    """Return what `run` returns, or a Failed with the reason for its exception."""
     try:
         return run()
     except tuple(kind for kind, _ in REASONS) as error:
@@ -48,10 +48,11 @@ def attempted(run: Callable[[], Any]) -> Any:
 
 
 def out_of_memory(failed: Failed, name_of: Mapping[str, str], wanted_bytes: Mapping[str, float]) -> Failed:
-    """The failure with the device that ran out, and what that would have held at once; as it is where nothing ran out.
+    """The failure with the device that ran out of memory, and how much it would have held at once; unchanged if no
+    device ran out.
 
-    name_of: devices by TensorFlow's name. wanted_bytes: by device, as simulated. Where TensorFlow does not say which
-    device it was, none is named.
+    name_of: TensorFlow's device name -> our name. wanted_bytes: by device, as simulated. If TensorFlow does not say
+    which device it was, the failure is unchanged, too.
     """
     device = next((name for tf_name, name in name_of.items() if tf_name in failed.detail), "")
     if failed.reason != "memory" or device not in wanted_bytes:
@@ -73,14 +74,14 @@ def is_out_of_memory(error: tf.errors.OpError) -> bool:
 
 
 def values(outputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-    """Returned tensors as arrays; waits until they are there."""
+    """Returned tensors as arrays; waits until they are computed."""
     return [np.asarray(tensor.numpy()) for tensor in outputs]
 
 
 def returned(outputs: Any) -> list[np.ndarray[Any, Any]]:
-    """The tensors in whatever a step returned as arrays; waits until they are there."""
+    """The tensors in a step's outputs of any structure, as arrays; waits until they are computed."""
     try:
         leaves = tf.nest.flatten(outputs, expand_composites=True)
-    except (TypeError, ValueError):  # a dict whose keys have no order, say, of which no step can be traced
+    except (TypeError, ValueError):  # such as a dict whose keys have no order, with which no step can be traced
         return []
     return values([leaf for leaf in leaves if is_tensor(leaf) and leaf.dtype not in NO_ARRAYS])

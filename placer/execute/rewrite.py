@@ -35,7 +35,7 @@ _serial = itertools.count()
 
 
 class PlacementError(PlacerError):
-    """TensorFlow ran an op on another device than the mapping says."""
+    """TensorFlow did not run an op on the device that the mapping says, or did not report where it ran."""
 
 
 class Template:
@@ -82,7 +82,7 @@ class Template:
         return placed
 
     def _at_least(self, size_bytes: int, arrived: Collection[int]) -> dict[str, int]:
-        """Name -> type of each argument that is a tensor of the batch of so many bytes, and in the host's memory."""
+        """Name -> type of each batch tensor of at least `size_bytes` that lies in the host's memory."""
         found = {}
         arguments = self.function_def.signature.input_arg
         for i, (name, argument) in enumerate(zip(self.captured.input_names, arguments, strict=False)):
@@ -98,8 +98,8 @@ class PlacedStep:
     """A training step under one mapping: call it like the step it was made from.
 
     variables: node name -> the variable that this step trains, on its device. Other placed steps of the same
-    captured step train variables of their own unless they were made from these. draws: how many steps drew random
-    numbers before; set it to go on with the stream of others.
+    captured step train variables of their own unless they were made from these. draws: counts the steps that drew
+    random numbers; set it to continue the stream of other steps.
     """
 
     def __init__(
@@ -133,14 +133,14 @@ class PlacedStep:
         self._verified = proven
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """One real training step, called as the user's step was. The first call verifies where every op ran.
+        """Run one real training step, with the arguments of the user's step. The first call verifies where ops ran.
 
-        Raises PlacementError where TensorFlow moved an op.
+        Raises PlacementError if TensorFlow moved an op.
         """
         return self.captured.pack(self.run_flat(self.captured.flat_inputs(args, kwargs)))
 
     def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
-        """One step on flat input tensors; flat outputs."""
+        """Run one step on flat input tensors, and return its flat outputs."""
         if self._verified:
             return self._call(inputs)
         with tf_internals.functions.collected_nodes(self._mark) as nodes:
@@ -160,7 +160,7 @@ class PlacedStep:
     def close(self) -> None:
         """Remove the function here and on the devices, and let go of the variables; harmless when called twice."""
         with waiting("a mapping was taken down"):
-            self.variables, self._tail = {}, []  # whoever still holds this step holds no memory of the devices
+            self.variables, self._tail = {}, []  # a reference to this step must hold no memory on devices
             self._finalizer()
 
     def _call(self, inputs: Sequence[Any]) -> list[Any]:
@@ -173,7 +173,7 @@ class PlacedStep:
         )
 
     def _moved(self, sources: MappingABC[str, tf.Variable], keep: bool) -> dict[str, tf.Variable]:
-        # One by one: `Transfers` is faster, but what arrives at once has ended workers with little memory to spare.
+        # One by one: `Transfers` is faster, but too much data at once has ended workers with little memory to spare.
         moved, under_way, bytes_under_way = {}, list[tf.Variable](), 0
         for name, source in sources.items():
             device = self.device_of[name]
@@ -204,7 +204,7 @@ class PlacedStep:
 
 
 def _remove(function_name: str, ops: int, made_at: int) -> None:
-    """ops: that were sent to workers."""
+    """Remove a placed step's function. ops: how many were sent to workers. made_at: as in `leftovers.add`."""
     tf_internals.functions.remove_function(function_name)
     leftovers.add(ops, made_at)
 

@@ -1,4 +1,4 @@
-"""What a mapping adds to the captured function: copies of constants and batches, transfers, and the run order of ops.
+"""Adds what a mapping needs to the captured function: copies of constants and batches, transfers, run order of ops.
 
 TensorFlow starts its own transfers whenever its executor gets to them, and its executor takes ready ops in an order
 that changes during training. Both are fixed here instead (docs/decisions/003-transfers.md, 006-run-order.md).
@@ -20,7 +20,7 @@ Nodes = Any
 """The repeated NodeDef field of a GraphDef or FunctionDef."""
 
 HANDLES = frozenset({tf.resource.as_datatype_enum, tf.variant.as_datatype_enum})
-# oneDNN fuses these with the BiasAdd that follows, but only where neither has a control input.
+# oneDNN fuses these with the BiasAdd that follows, but only if neither has a control input.
 FUSED_WITH_BIAS = frozenset({"Conv2D", "DepthwiseConv2dNative", "MatMul"})
 
 
@@ -78,7 +78,7 @@ def bring(function_def: Any, host: str) -> None:
 def connect(nodes: Nodes) -> dict[str, list[str]]:
     """Send every cut tensor once to each device that needs it. Returns node -> the nodes that send its tensors.
 
-    Between CPUs of two processes with our own _Send and _Recv. Within a process TensorFlow adds them, because it knows
+    Between CPUs of two processes this adds our own _Send and _Recv. Elsewhere TensorFlow adds them, because it knows
     which tensors are in host memory; there each cut tensor gets an Identity ("relay") at the end of the function.
     """
     device = {node.name: node.device for node in nodes}
@@ -107,7 +107,7 @@ def connect(nodes: Nodes) -> dict[str, list[str]]:
 
 
 def chain(nodes: Nodes, order: Sequence[str], sends: MappingABC[str, Sequence[str]]) -> None:
-    """Make each node of `order` wait for the one before it on its device, and until that one's tensors are sent.
+    """Make each node of `order` wait until the node before it on its device has run, and its tensors are sent.
 
     `order` must be topological.
     """
@@ -119,7 +119,7 @@ def chain(nodes: Nodes, order: Sequence[str], sends: MappingABC[str, Sequence[st
         before = last.get(node.device)
         if before is not None:
             first, waits = heads.get(name, node), sends.get(before) or [before]
-            if waits != [before] or before not in map(source_of, first.input):  # else it waits for that one anyway
+            if waits != [before] or before not in map(source_of, first.input):  # else it waits for `before` anyway
                 _gate(nodes, first, waits)
         last[node.device] = name
 

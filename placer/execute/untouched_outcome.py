@@ -1,4 +1,4 @@
-"""The untouched step on variables of its own, in this process: what placed steps are compared with."""
+"""Runs the untouched step on variables of its own in this process. Placed steps are compared with its outcome."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def untouched_outcome(
     batches: Sequence[Sequence[Any]],
     unpack: Unpack = unpacked,
 ) -> Outcome:
-    """What the untouched step does on flat `batches`, one after another, from `start` on, and without touching the
-    user's variables. It draws the random numbers of a placed step's first draw.
+    """The outcome of the untouched step on flat `batches`, one after another, from `start`. The user's variables are
+    not touched. The step draws the random numbers that a placed step draws first.
 
     start: node name of each variable -> its value. unpack: for a step that was captured to take a batch in place of an
     iterator.
@@ -50,11 +50,11 @@ def untouched_outcome(
 
 
 def own_variables(captured: Captured, start: Mapping[str, Any]) -> dict[str, tf.Variable]:
-    """Variables with the values of `start`, by node, each on the device of the user's."""
+    """Node name -> new variable with its value of `start`, on the device of the user's variable."""
     found = {}
     for name, value in start.items():
         user = captured.variables[name]
-        with tf.device(tf_internals.variables.handle_of(user).device):  # its `device` would be a use that is watched
+        with tf.device(tf_internals.variables.handle_of(user).device):  # `user.device` would be reported as a use
             found[name] = tf.Variable(value, trainable=False, dtype=user.dtype, shape=user.shape)
     return found
 
@@ -88,7 +88,7 @@ def _untouched(captured: Captured, handles: Sequence[Any]) -> Callable[[Sequence
 
 
 def _seeded_function(captured: Captured) -> Any:
-    """The traced graph with known seeds, a function of inputs and captures. Made anew, it draws from the beginning."""
+    """The traced graph with known seeds, as a function of inputs and captures. A new one draws from the beginning."""
     traced = captured.traced
     graph_def = _renamed_functions(traced.seeded)
     types = {node.name: tf.as_dtype(node.attr["dtype"].type) for node in graph_def.node if node.op == "Placeholder"}
@@ -97,8 +97,8 @@ def _seeded_function(captured: Captured) -> Any:
 
 
 def _renamed_functions(graph_def: Any) -> Any:
-    """A copy whose functions have names of their own: TensorFlow keeps the first definition of a name, and what is made
-    anew under it would go on with the streams of the first.
+    """A copy whose functions have new names. TensorFlow keeps the first definition of a name, so a new function under
+    an old name would continue the random streams of the first.
     """
     renamed = type(graph_def)()
     renamed.CopyFrom(graph_def)

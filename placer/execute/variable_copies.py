@@ -15,11 +15,11 @@ from placer import tf_internals
 from placer.execute.kept_functions import KeptFunctions
 from placer.trace.capture import Captured
 
-AT_ONCE_BYTES = 1 << 24  # a device holds what arrives twice until it is written
+AT_ONCE_BYTES = 1 << 24  # a device holds arriving data twice until it is written
 
 
 class DividedVariable(NamedTuple):
-    """A variable that is kept as one for each part: part i is [bounds[i], bounds[i + 1]) along `axis`."""
+    """A variable that is kept as one variable per part: part i is [bounds[i], bounds[i + 1]) along `axis`."""
 
     parts: tuple[tf.Variable, ...]
     axis: int
@@ -38,14 +38,14 @@ class Pair(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where the parts of a variable are, as in `DividedVariable`; one that is whole has no bounds, and one device."""
+    """The devices of a variable's parts, as in `DividedVariable`. A whole variable has one device and no bounds."""
 
     devices: tuple[str, ...]
     axis: int = 0
     bounds: tuple[int, ...] = ()
 
     def is_cut_like(self, other: Places) -> bool:
-        """Whether part i is of the same elements."""
+        """Whether part i has the same elements in both."""
         return (self.axis, self.bounds) == (other.axis, other.bounds)
 
 
@@ -54,7 +54,7 @@ Place = str | Places
 
 
 class Route(NamedTuple):
-    """All of a pair that its part of the function depends on."""
+    """The properties of a pair that determine its nodes in the function."""
 
     dtype: int
     source: Places
@@ -68,7 +68,7 @@ class Transfers:
         self._functions: KeptFunctions[tuple[Route, ...]] = KeptFunctions("transfer", _function_def)
 
     def __call__(self, pairs: Sequence[Pair]) -> None:
-        """Copy each source into its target, about AT_ONCE_BYTES at once. Raises a tf.errors.OpError where a device is
+        """Copy each source into its target, about AT_ONCE_BYTES at once. Raises a tf.errors.OpError if a device is
         gone.
         """
         for portion in _portions(pairs):
@@ -100,7 +100,7 @@ def _portions(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 
 def held_bytes(variable: tf.Variable) -> int:
-    """What the value of a variable takes on its device."""
+    """Bytes that the value of a variable takes on its device."""
     return int(variable.shape.num_elements() or 0) * int(variable.dtype.size)
 
 
@@ -134,7 +134,7 @@ def by_node(captured: Captured, held: Mapping[str, Held]) -> dict[str, tf.Variab
 
 
 def places_of(captured: Captured, device_of: Mapping[str, str]) -> list[Place]:
-    """Where a step with each node on its device needs the variables of the whole step, in their order."""
+    """The places at which a step needs the variables of the whole step, in their order. device_of: node -> device."""
     found: list[Place] = []
     for node in captured.whole.variables:
         devices = tuple(device_of[part] for part in nodes_of(captured, node))
@@ -154,7 +154,9 @@ def _places(held: Held) -> Places:
 
 
 def _function_def(name: str, routes: Sequence[Route]) -> tf_internals.functions.FunctionDef:
-    """A function of handles, for each route those of its source, then those of its target: reads and assigns."""
+    """A function that reads sources and assigns targets. Its arguments are handles: for each route those of the source,
+    then those of the target.
+    """
     function = tf_internals.functions.new_function(name)
     for i, route in enumerate(routes):
         for kind, end in (("source", route.source), ("target", route.target)):
@@ -166,7 +168,7 @@ def _function_def(name: str, routes: Sequence[Route]) -> tf_internals.functions.
 
 
 class _Copy:
-    """The nodes for one route. Where both ends are cut alike, each part goes straight to its own."""
+    """The nodes for one route. If both ends have the same parts, each part is copied without joining or cutting."""
 
     def __init__(self, function: tf_internals.functions.FunctionDef, number: int, route: Route) -> None:
         self.function, self.number, self.route = function, number, route

@@ -1,8 +1,9 @@
-"""Ops -> groups: few enough to search, free of cycles, and with what belongs together kept together.
+"""Joins ops into groups: few enough to search, free of cycles, with related ops kept together.
 
-Two relations are kept apart. A *unit* is what must share a device: a variable with its reads, slots, gradients and
-updates, and whatever is expensive to cut from them. Searches move units. A *group* is what runs in one piece: the part
-of a unit between two visits to other units. So the forward and the backward part of a layer are two groups of one unit.
+Two levels are distinguished. A *unit* is a set of ops that must share a device: a variable with its reads, slots,
+gradients and updates, and whatever is expensive to cut from them. Searches move units. A *group* is a set of ops that
+runs in one piece: the ops of a unit between two visits to other units. So the forward and the backward ops of a layer
+are two groups of one unit.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from placer.graph.topology import Topology
 
 SCALAR_BYTES = 16
 LARGEST, GROWTH = 0.03, 1.4  # units are merged up to this share of the step's cost; it grows while too many are left
-MOST = 0.25  # to this share, or to twice what a unit has on average where few are wanted
+MOST = 0.25  # it grows up to this share, or to twice the average share of a unit if few are wanted
 UNLIKE = 0.12  # below this share, only units that can run on the same devices are merged
-LIGHT = 0.01  # of the step's cost: what takes more, and more than to send a tensor, is no scalar arithmetic
-SLIGHT = 1e-4  # of the step's cost: a unit gains no more by what it takes in, however large it is
-CROWDED = 0.5  # of the memory of the roomiest device that can run it: no merged unit needs more
-SHRINK = 0.8  # of the target, each time splitting by depth gives too many groups
+LIGHT = 0.01  # of the step's cost: an op that takes more, and more than sending a tensor, is no scalar arithmetic
+SLIGHT = 1e-4  # of the step's cost: a unit of any size may take in a unit that costs at most this
+CROWDED = 0.5  # of the memory of the roomiest device that can run it: a merged unit needs at most this
+SHRINK = 0.8  # factor on the target, each time splitting by depth gives too many groups
 Piece = tuple[int, int | None]
 TENSOR_S, TENSOR_S_PER_BYTE = 3e-4, 1e-9  # assumed cost of a cut before any link is measured
 
 
 @dataclass(frozen=True)
 class Groups:
-    """A coarse graph, and for each of its groups the indices of the fine graph's ops in it."""
+    """A coarse graph, and for each of its groups (`members`) the indices of its ops in the fine graph."""
 
     fine: OpGraph
     graph: OpGraph
@@ -52,21 +53,21 @@ class Groups:
         return tuple([mapping.devices[group] for group in self.group_of])
 
     def expand_mapping(self, mapping: Mapping) -> Mapping:
-        """The mapping of the fine graph that puts every op where its group is."""
+        """The mapping of the fine graph that puts every op on the device of its group."""
         return Mapping(self.fine, mapping.topology, self.expand(mapping), mapping.headroom)
 
 
 def coarsen(graph: OpGraph, groups: int, topology: Topology) -> Groups:
-    """Join `graph`'s ops into at most about `groups` groups (never fewer than one per unit that must stay apart, and
-    more where the rest could only be joined into units that leave a search no choice).
+    """Join `graph`'s ops into at most about `groups` groups. There is at least one group per unit that must stay
+    separate, and there are more groups if joining further would make units that leave a search no choice.
 
     topology: tells where each op can run, and how much memory a device has. Ops without a common device are not merged
     unless they are colocated, and a group runs where all its ops can.
 
     Units are merged by heavy-edge matching (Karypis & Kumar 1998, section 3.1): first the pairs whose cut is the most
-    expensive relative to their compute, each unit at most once a round. Where more of them touch one unit than may be
-    left (the branches of a wide fork), they unite with one another. Groups follow from units: op v is at depth
-    max over its inputs u of depth(u) + [unit(u) != unit(v)], and a group is what shares unit and depth. Every
+    expensive relative to their compute, each unit at most once a round. If more units touch one unit than may be left
+    (the branches of a wide fork), they unite with one another. Groups follow from units: op v is at depth
+    max over its inputs u of depth(u) + [unit(u) != unit(v)], and ops with the same unit and depth form a group. Every
     edge between two groups leads to a greater depth, so no cycle can form. A group holds ops of one micro-batch only;
     a unit may hold ops of several. Raises BadInputError as Topology.check_names.
     """
@@ -83,11 +84,12 @@ def coarsen(graph: OpGraph, groups: int, topology: Topology) -> Groups:
 
 
 class _Units:
-    """A partition of the ops that only ever gets coarser.
+    """A partition of the ops into units, which only ever gets coarser. Two units touch if a tensor larger than a scalar
+    passes between them.
 
     can: for the root op of each unit, the devices that can run the unit, as bits.
-    held_bytes: for the root op of each unit, what the unit holds between steps.
-    part: for the root op of each unit with ops that are for one part of a divided step, that part.
+    held_bytes: for the root op of each unit, the bytes that the unit holds between steps.
+    part: for the root op of each unit that belongs to one part of a divided step, the index of that part.
     """
 
     def __init__(self, graph: OpGraph, topology: Topology) -> None:
@@ -114,17 +116,17 @@ class _Units:
 
     @property
     def count(self) -> int:
-        """How many units touch another one by a tensor. Others stay as they are, however few are wanted."""
+        """The number of units that touch another unit. Only these count towards a target."""
         return len(self._touching)
 
     def is_alone(self, op: int) -> bool:
-        """Whether the unit of an op touches no other one by a tensor."""
+        """Whether the unit of an op touches no other unit."""
         return self.root(op) not in self._touching
 
     def unite_to(self, target: int) -> None:
-        """Merge units until `target` that touch are left, or no two of these may be merged.
+        """Merge units until `target` units that touch are left, or no two of these may be merged.
 
-        Those that can run on the same devices come first, because a merged unit can run only where both halves can.
+        Units that can run on the same devices come first, because a merged unit can run only where both halves can.
         """
         if len(self.cost_s) > target:
             self._settle_alone()
@@ -139,14 +141,15 @@ class _Units:
                 limit_s *= GROWTH
 
     def pieces(self) -> list[Piece]:
-        """What each op runs in one piece with: its unit, and its micro-batch."""
+        """The unit and the micro-batch of each op; ops can run in one piece if they share both."""
         return [(self.root(v), op.micro_batch) for v, op in enumerate(self.graph.ops)]
 
     def _round(self, target: int, limit_s: float, alike: bool) -> int:
-        """One round of heavy-edge matching; returns the pairs merged. alike: only units with the same devices, else
-        also those where the one that costs more keeps its devices.
+        """Run one round of heavy-edge matching; return the number of pairs merged. alike: merge only units with the
+        same devices; else also pairs in which the unit that costs more keeps its devices.
 
-        A hub with more neighbours than may be left would take in nearly all of them, one a round: two of them unite.
+        A hub with more neighbours than may be left would take in nearly all of them, one a round. So its neighbours
+        unite in pairs instead.
         """
 
         def may_unite(a: int, b: int) -> bool:
@@ -171,7 +174,7 @@ class _Units:
         self._touching = {unit for pair in cut_s for unit in pair}
 
     def _cuts(self) -> dict[tuple[int, int], float]:
-        """Seconds of cutting each pair of units that touch."""
+        """Seconds that it costs to cut each pair of units that touch."""
         cut_s: dict[tuple[int, int], float] = defaultdict(float)
         for e in self.graph.edges:
             # A scalar such as the learning rate reaches every unit; it is no reason to merge them.
@@ -180,7 +183,7 @@ class _Units:
         return self._contracted(cut_s)
 
     def _contracted(self, cut_s: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:
-        """Seconds of cutting pairs of ops -> of cutting the units in which they are now."""
+        """Turn the seconds of cutting pairs of ops into those of cutting the units that hold the ops now."""
         found: dict[tuple[int, int], float] = defaultdict(float)
         for (u, v), seconds in cut_s.items():
             a, b = self.root(u), self.root(v)
@@ -194,8 +197,9 @@ class _Units:
         return [(s / (self.cost_s[a] + self.cost_s[b] + least_s), a, b) for (a, b), s in self._cut_s.items()]
 
     def _settle_scalars(self, weights_s: Sequence[float]) -> None:
-        """Put scalar arithmetic (bias corrections, step counts) with its consumers where they are all in one unit;
-        join what serves several units into one unit of its own. Not what costs much: its place matters.
+        """Put scalar arithmetic (bias corrections, step counts) into the unit of its consumers if they are all in one
+        unit; join connected scalar arithmetic that serves several units into a unit of its own. Ops that cost much are
+        left out, because their place matters.
         """
         light_s = max(TENSOR_S, LIGHT * self.total_s)
         scalar = [
@@ -215,8 +219,8 @@ class _Units:
                     self._join_if_possible(u, e.dst)
 
     def _settle_alone(self) -> None:
-        """Put cheap units that only scalars reach (a metric's counts) with what makes these, or with their only user:
-        to move them alone gains nothing. Not where the other unit could run on fewer devices then.
+        """Put cheap units that only scalars reach (a metric's counts) into the unit that makes these scalars, or into
+        that of their only user, because moving them alone gains nothing. The other unit must keep all its devices.
         """
         for u in self.graph.order:
             alone = self.root(u)
@@ -234,13 +238,13 @@ class _Units:
                     break
 
     def _join_if_possible(self, a: int, b: int) -> None:
-        """Join two units unless no device can run both, or they are for different parts."""
+        """Join the units of two ops if `_may_join` allows it."""
         a, b = self.root(a), self.root(b)
         if self._may_join(a, b):
             self._join(a, b)
 
     def _may_join(self, a: int, b: int) -> bool:
-        """Whether a device can run both units, with room for others beside them, and they are for the same part."""
+        """Whether a device can run both units, with memory left for others, and they may share a part."""
         can = self.can[a] & self.can[b]
         held_bytes = self.held_bytes[a] + self.held_bytes[b]
         roomy = not (self.held_bytes[a] and self.held_bytes[b]) or any(
@@ -277,9 +281,9 @@ def _split_by_depth(graph: OpGraph, units: _Units) -> list[tuple[int, ...]]:
 
 
 def _sink(graph: OpGraph, pieces: Sequence[Piece], depth: list[int]) -> None:
-    """Move ops without inputs down to the first group of their unit that needs them, to form no group of their own.
+    """Move ops without inputs down to the first group of their unit that needs them, so that they form no own group.
 
-    An op may go as deep as its consumers allow: as deep as one in the same piece, one less than one in another.
+    An op may go as deep as a consumer in the same piece, and one less deep than a consumer in another piece.
     """
     for v in reversed(graph.order):
         if graph.out_edges[v] and not graph.in_edges[v]:
@@ -341,7 +345,7 @@ def _costs(ops: Sequence[Op], topology: Topology) -> dict[str, float]:
 
 
 def _common_devices(ops: Sequence[Op], topology: Topology) -> tuple[str, ...] | None:
-    """The devices that every op may run on; None where no op is limited."""
+    """The devices that every op may run on; None if no op is limited."""
     if all(op.devices is None for op in ops):
         return None
     return tuple(d.name for d in topology.devices if all(op.runs_on(d) for op in ops))

@@ -1,4 +1,4 @@
-"""What searches take where nothing else is said; what estimates their needs beforehand takes the same."""
+"""Default settings of searches, which estimates of their needs use, too."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class TopologyFile(Document):
 
 
 def is_graph_file(name: str) -> bool:
-    """Whether a step is named by a graph file, and not as a model (a zoo name, file.py:function, ...)."""
+    """Whether `name` names a graph file, and not a model (a zoo name, file.py:function, ...)."""
     try:
         return ":" not in name and (name.endswith(".json") or Path(name).is_file())
     except OSError:  # longer than any file's name
@@ -116,7 +116,7 @@ def read_graph(path: str | Path) -> OpGraph:
 
 
 def write_graph(path: str | Path, graph: OpGraph) -> None:
-    """Write `graph` as placer.graph/1. Raises PlacerError where it cannot be written."""
+    """Write `graph` as placer.graph/1. Raises PlacerError if it cannot be written."""
     names = [op.name for op in graph.ops]
     ops = [
         OpEntry(
@@ -154,7 +154,7 @@ def read_topology(path: str | Path) -> Topology:
 
 
 def write_topology(path: str | Path, topology: Topology) -> None:
-    """Write `topology` as placer.topology/1. Raises PlacerError where it cannot be written."""
+    """Write `topology` as placer.topology/1. Raises PlacerError if it cannot be written."""
     devices = [msgspec.convert(device, DeviceEntry, from_attributes=True) for device in topology.devices]
     links = [msgspec.convert(link, LinkEntry, from_attributes=True) for link in topology.links]
     contention = cast(Literal["none", "link", "port"], topology.contention)
@@ -167,12 +167,12 @@ def _op(entry: OpEntry) -> Op:
         type=entry.type,
         cost_s=entry.cost_s,
         memory_bytes=_whole(entry.memory_bytes),
-        colocate=entry.colocate or None,  # some exporters write no name as an empty one
+        colocate=entry.colocate or None,  # some exporters write "" for none
         devices=None if entry.devices is None else tuple(entry.devices),
         phase=entry.phase,
     )
 
 
 def _whole(number: float) -> int:
-    """Bytes as an int where whole; fractions, which averaged profiles have, are kept."""
+    """Bytes as an int if whole; fractions, which averaged profiles have, are kept."""
     return int(number) if number.is_integer() else cast(int, number)

@@ -1,4 +1,4 @@
-"""What a step holds in memory while its ops run one after another: an estimate that needs no costs and no clock."""
+"""Estimates what a step holds in memory while its ops run one after another; needs no costs and no clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placer.graph.defaults import HEADROOM
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Topology
 
-SHARING = ("ReadVariableOp",)  # on the variable's own device, TensorFlow hands out its buffer and copies nothing
+SHARING = ("ReadVariableOp",)  # on the variable's device, TensorFlow hands out the variable's buffer without a copy
 
 
 class Lack(NamedTuple):
@@ -35,7 +35,7 @@ class Lack(NamedTuple):
 
 
 def own_bytes(op: Op, tensor_bytes: float) -> float:
-    """What a tensor that `op` makes takes on the op's own device, beside what is held there anyway."""
+    """The bytes that a tensor made by `op` takes on the op's own device, in addition to what is held there anyway."""
     return 0.0 if op.type in SHARING else tensor_bytes
 
 
@@ -52,7 +52,8 @@ def may_lack_memory(graph: OpGraph, topology: Topology, headroom: float) -> bool
 def peaks_in_order(graph: OpGraph, devices: Sequence[int], count: int) -> tuple[float, ...]:
     """The most bytes that each of `count` devices holds at once if ops run in `graph.order`, op i on devices[i].
 
-    A tensor lives where it was made, and wherever it is used, from then on until its last consumer there has run.
+    A tensor is held on the device where it was made, and on each device where it is used, from its making until its
+    last consumer on that device has run.
     """
     held = np.zeros((count, len(graph) + 1))
     for stay in _stays(graph, devices):
@@ -64,7 +65,7 @@ def peaks_in_order(graph: OpGraph, devices: Sequence[int], count: int) -> tuple[
 
 
 def worst_lack(topology: Topology, peaks_bytes: Sequence[float], headroom: float = 0.0) -> Lack | None:
-    """The device whose peak exceeds its memory most; None where none does. headroom: the share of each device's memory
+    """The device whose peak exceeds its memory most; None if no peak does. headroom: the share of each device's memory
     that stays free.
     """
     lacks = (
@@ -76,7 +77,7 @@ def worst_lack(topology: Topology, peaks_bytes: Sequence[float], headroom: float
 
 
 def lack_in_order(graph: OpGraph, topology: Topology, devices: Sequence[int]) -> Lack | None:
-    """What is lacking if ops run in `graph.order`, op i on devices[i]; None where memory suffices."""
+    """The worst lack of memory if ops run in `graph.order`, op i on devices[i]; None if memory is enough."""
     if most_bytes(graph) <= topology.least_memory_bytes:
         return None
     return worst_lack(topology, peaks_in_order(graph, devices, len(topology)))
@@ -84,16 +85,16 @@ def lack_in_order(graph: OpGraph, topology: Topology, devices: Sequence[int]) ->
 
 def has_room_for_trials(graph: OpGraph, topology: Topology) -> bool:
     """Whether each device could hold the variables of a step three times (the program's, replicas that train, and those
-    of trials) and all its tensors twice, so that trials beside a training need not be sparing.
+    of trials) and all its tensors twice, so that trials during a training need not save memory.
     """
     held = sum(op.memory_bytes for op in graph.ops)
     return 2 * most_bytes(graph) + held <= topology.least_memory_bytes
 
 
 def is_tight(graph: OpGraph, topology: Topology) -> bool:
-    """Whether some device might be too small for the whole step, so that the order of its ops matters for memory: an
-    order that leaves updates to the end holds all gradients beside what `graph.order` holds, about as many bytes as
-    there are variables. HEADROOM of each device counts as taken, because searches leave so much free. Never where the
+    """Whether some device might be too small for the whole step, so that the order of its ops matters for memory. An
+    order that leaves updates to the end holds all gradients in addition to what `graph.order` holds, about as many
+    bytes as there are variables. HEADROOM of each device counts as taken, because searches leave it free. False if the
     topology's limits do not count tensors.
     """
     if not topology.counts_tensors:
@@ -110,7 +111,9 @@ def _whole_peak_bytes(graph: OpGraph) -> float:
 
 
 def fullest_bytes(graph: OpGraph) -> tuple[float, ...]:
-    """For each op the bytes of its tensors that are there when one device, running all in `graph.order`, holds most."""
+    """For each op, the bytes of its tensors that are held when one device, which runs all ops in `graph.order`, holds
+    the most tensor bytes.
+    """
     stays = list(_stays(graph, [0] * len(graph)))
     held = np.zeros(len(graph) + 1)
     for stay in stays:
@@ -125,7 +128,7 @@ def fullest_bytes(graph: OpGraph) -> tuple[float, ...]:
 
 
 class _Stay(NamedTuple):
-    """Tensors of op `op` are on device `device` from position `first` of the graph's order to `last`, both included."""
+    """A tensor of op `op` is held on `device` from position `first` of the graph's order to `last`, both included."""
 
     op: int
     device: int

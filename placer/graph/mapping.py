@@ -18,14 +18,14 @@ class MappingError(BadInputError):
     """The mapping does not fit its graph or topology."""
 
 
-ROUNDING = 1e-12  # relative: what a sum of fractional bytes may differ by in another order
+ROUNDING = 1e-12  # relative: how much a sum of fractional bytes may differ if added in another order
 
 
 @dataclass(frozen=True)
 class Mapping:
     """Op i of `graph` runs on device `devices[i]` of `topology`. Only `devices` is compared for equality.
 
-    Raises MappingError where an op cannot run, colocation is broken, or memory does not suffice.
+    Raises MappingError if an op cannot run on its device, colocation is broken, or memory is not enough.
     """
 
     graph: OpGraph = field(compare=False, repr=False)
@@ -57,7 +57,7 @@ class Mapping:
 
     @classmethod
     def of(cls, graph: OpGraph, topology: Topology, assignment: MappingABC[str, str], headroom: float = 0.0) -> Mapping:
-        """Build from {op name: device name}. Raises MappingError where it is not total or names something unknown."""
+        """Build from {op name: device name}. Raises MappingError if it leaves out an op or names something unknown."""
         missing = [op.name for op in graph.ops if op.name not in assignment]
         if missing:
             raise MappingError(f"the mapping leaves out {len(missing)} of {len(graph)} ops, first {short(missing[0])}.")
@@ -74,7 +74,7 @@ class Mapping:
 
     @classmethod
     def single(cls, graph: OpGraph, topology: Topology, device: int, headroom: float = 0.0) -> Mapping:
-        """Every op on one device. Raises MappingError where it cannot run them all."""
+        """The mapping of every op to one device. Raises MappingError if that device cannot run them all."""
         return cls(graph, topology, (device,) * len(graph), headroom)
 
     @cached_property
@@ -96,7 +96,7 @@ class Mapping:
         return len(set(self.devices)) == 1
 
     def _repr_html_(self) -> str:
-        """How many ops each device runs, and what they keep there, as notebooks show it."""
+        """A table for notebooks: how many ops each device runs, and the memory that they keep there."""
         rows = "".join(
             f"<tr><td>{escape(name)}</td><td>{self.devices.count(d)}</td><td>{mib(self.memory_bytes[d])}</td></tr>"
             for d, name in enumerate(self.topology.names)

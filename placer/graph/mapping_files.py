@@ -27,7 +27,7 @@ class GraphMark(Document):
 
 
 class SplitRegion(Document, omit_defaults=False):
-    """Ops that are divided alike: along the factor `way`, into `parts`."""
+    """Ops that are divided in the same way: along the factor `way`, into `parts` parts."""
 
     way: Name
     parts: int
@@ -37,7 +37,7 @@ class SplitRegion(Document, omit_defaults=False):
 class MappingFile(Document, kw_only=True, omit_defaults=False):
     """placer.mapping/1, or /2 with `splits`: then graph and assignment are those of the divided step.
 
-    Times are seconds; None where unknown. Reading needs only format and assignment.
+    Times are seconds; None if unknown. Reading needs only format and assignment.
     """
 
     format: str
@@ -54,8 +54,8 @@ class MappingFile(Document, kw_only=True, omit_defaults=False):
     searcher: Name | None = None
     versions: dict[Name, Name] = msgspec.field(default_factory=dict)
     splits: list[SplitRegion] | msgspec.UnsetType = msgspec.UNSET
-    in_flight: Count | msgspec.UnsetType = msgspec.UNSET  # the parts are micro-batches, at most so many under way
-    order: list[Name] | msgspec.UnsetType = msgspec.UNSET  # ops that run in this order where they share a device
+    in_flight: Count | msgspec.UnsetType = msgspec.UNSET  # parts are micro-batches, at most this many under way
+    order: list[Name] | msgspec.UnsetType = msgspec.UNSET  # ops that run in this order if they share a device
 
 
 def mapping_file(
@@ -75,7 +75,7 @@ def mapping_file(
     in_flight: int | None = None,
     order: Sequence[str] = (),
 ) -> MappingFile:
-    """The MappingFile that describes `mapping`. order: as in MappingFile; the others run as TensorFlow has them."""
+    """The MappingFile that describes `mapping`. order: as in MappingFile; other ops run in TensorFlow's own order."""
     return MappingFile(
         format=SPLIT_FORMAT if splits else MAPPING_FORMAT,
         graph=GraphMark(mapping.graph.name, mapping.graph.fingerprint),
@@ -97,7 +97,7 @@ def mapping_file(
 
 
 def write_mapping(path: str | Path, file: MappingFile) -> None:
-    """Write `file` atomically. Raises PlacerError where it cannot be written."""
+    """Write `file` atomically. Raises PlacerError if it cannot be written."""
     write_document(path, file)
 
 
@@ -114,17 +114,18 @@ def read_mapping_file(path: str | Path) -> MappingFile:
 def read_mapping(
     path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False, headroom: float = 0.0
 ) -> Mapping:
-    """The mapping of `read_placed`."""
+    """Read a mapping file like `read_placed`, but return only the mapping."""
     return read_placed(path, graph, topology, match_by_name, headroom)[0]
 
 
 def read_placed(
     path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False, headroom: float = 0.0
 ) -> tuple[Mapping, tuple[str, ...]]:
-    """Read the mapping in a mapping file, for `graph` on `topology`, and its run order, empty where it has none.
+    """Read the mapping in a mapping file, for `graph` on `topology`, and its run order, which is empty if the file has
+    none.
 
     A mapping made for another graph is refused with both fingerprints named. With match_by_name it is carried over by
-    op name, without its order, and ops it does not name follow their neighbours. Raises BadInputError.
+    op name, without its order, and ops that it does not name follow their neighbours. Raises BadInputError.
     """
     file = read_mapping_file(path)
     made_for = None if file.graph is None else file.graph.fingerprint
@@ -150,7 +151,8 @@ def assignment_for(
     """{op name: device name} for `graph`. made_for: the fingerprint of the graph that `assignment` is for; None =
     unknown.
 
-    One of another graph is carried over with match_by_name. Raises BadInputError otherwise, beginning with `source`.
+    With match_by_name, an assignment for another graph is carried over. Without it, such an assignment raises
+    BadInputError; the message begins with `source`.
     """
     if match_by_name:
         return carried_over(source, assignment, graph, topology)
@@ -165,8 +167,8 @@ def assignment_for(
 
 
 def _check_order(where: str, order: Sequence[str], graph: OpGraph) -> None:
-    """Raises BadInputError for an op that the graph does not have, one named twice, and one before another that it
-    needs: a step would wait for ever.
+    """Raises BadInputError if `order` names an op that the graph does not have, names an op twice, or has an op before
+    another op that it needs, because a step would then wait forever. where: the beginning of the message.
     """
     place = {name: i for i, name in enumerate(order)}
     twice = first_twice(order)
@@ -175,7 +177,7 @@ def _check_order(where: str, order: Sequence[str], graph: OpGraph) -> None:
     unknown = [name for name in order if name not in graph.index]
     if unknown:
         raise BadInputError(f"{where} names op {short(unknown[0])}, which the graph does not have; remove it.")
-    latest = [-1] * len(graph)  # of each op, the last in `order` of those that it needs
+    latest = [-1] * len(graph)  # for each op, the last position in `order` of an op that it needs
     for v in graph.order:
         name = graph.ops[v].name
         mine = place.get(name)
@@ -211,7 +213,9 @@ def carried_over(path: str | Path, assignment: dict[str, str], graph: OpGraph, t
 
 
 def _device_for(unit: tuple[int, ...], device: dict[int, str], graph: OpGraph, topology: Topology) -> str:
-    """For an unknown unit: of the devices that can run it, the one it exchanges most bytes with, then the cheapest."""
+    """The device for an unknown unit, among those that can run it: the one with which it exchanges most bytes, then the
+    cheapest.
+    """
     can = [d for d in topology.devices if all(graph.ops[v].runs_on(d) for v in unit)]
     if not can:
         raise BadInputError(f"op {short(graph.ops[unit[0]].name)} can run on none of {listed(topology.names)}.")
@@ -225,4 +229,4 @@ def _device_for(unit: tuple[int, ...], device: dict[int, str], graph: OpGraph, t
 
 
 def _cost_s(op: Op, device: Device) -> float:
-    return op.cost_on(device) if op.cost_s else 0.0  # captured and not profiled
+    return op.cost_on(device) if op.cost_s else 0.0  # captured but not profiled

@@ -1,4 +1,4 @@
-"""Memory limits that a user gives by device: "10GiB" is parsed, and put on the devices of a topology."""
+"""Memory limits that a user gives by device: parses sizes such as "10GiB", and limits the devices of a topology."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ KNOWN_SIZES = "10GiB, 800MiB, 2.5GB or a number of bytes"
 
 @dataclass(frozen=True)
 class MemoryLimits:
-    """The most bytes that devices may hold, by device name; a device that is not listed is unlimited.
+    """The most bytes that devices may hold, by device name; a device that is not listed gets no limit here.
 
-    option: how the user gave them, for messages.
+    option: how the user gave the limits, for messages.
     """
 
     by_device: tuple[tuple[str, int], ...] = ()
@@ -31,7 +31,7 @@ class MemoryLimits:
 
     @classmethod
     def parsed(cls, texts: Sequence[str]) -> MemoryLimits:
-        """From a command line: each DEVICE=SIZE. Raises BadInputError."""
+        """Parse limits of a command line, each DEVICE=SIZE. Raises BadInputError."""
         found: dict[str, int] = {}
         for text in texts:
             name, parted, size = (part.strip() for part in text.rpartition("="))
@@ -44,7 +44,7 @@ class MemoryLimits:
 
     @classmethod
     def of(cls, given: MappingABC[str, str | int] | None) -> MemoryLimits:
-        """From a keyword: {device name: size}. Raises BadInputError."""
+        """Parse limits of a keyword argument, {device name: size}. Raises BadInputError."""
         if given is None:
             return NO_LIMITS
         if not isinstance(given, MappingABC):
@@ -54,17 +54,18 @@ class MemoryLimits:
         return cls(tuple((name, size_bytes(size, f"{KEYWORD}[{short(name)}]")) for name, size in given.items()))
 
     def check(self, names: Iterable[str]) -> None:
-        """Raises BadInputError for a device that is none of `names`."""
+        """Raises BadInputError for a limit of a device that is not in `names`."""
         known = tuple(names)
         unknown = [name for name, _ in self.by_device if name not in known]
         if unknown:
             raise BadInputError(f"{self.option}: {listed(unknown)} is no device here; the devices are {listed(known)}.")
 
     def on(self, topology: Topology, *, shares: bool = False) -> Topology:
-        """The topology with the memory of these devices lowered; what they have less of anyway stays. Tensors count.
+        """The topology with the memory of these devices lowered to the limits; a device that has less keeps its memory.
+        The memory then has to hold tensors, too, not only variables.
 
-        shares: whether what CPUs have is only a share of their machine's free memory; a limit then takes its place.
-        Raises BadInputError for a device that the topology does not have.
+        shares: whether a CPU's memory is only its share of its machine's free memory; a limit then replaces it. Raises
+        BadInputError for a device that the topology does not have.
         """
         self.check(topology.names)
         limit = dict(self.by_device)
@@ -82,7 +83,7 @@ NO_LIMITS = MemoryLimits()
 
 
 def size_bytes(size: object, where: str) -> int:
-    """Bytes of "10GiB", "800MiB", "2.5GB", "1000" or 1000. where: what the message of an error begins with.
+    """Bytes of "10GiB", "800MiB", "2.5GB", "1000" or 1000. where: the beginning of the error message.
 
     Raises BadInputError.
     """
@@ -99,6 +100,6 @@ def size_bytes(size: object, where: str) -> int:
 
 
 def _lower(one: int | None, other: int | None) -> int | None:
-    """The lower of two limits; None is none."""
+    """The lower of two limits; None = no limit."""
     given = [limit for limit in (one, other) if limit is not None]
     return min(given, default=None)

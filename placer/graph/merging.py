@@ -1,4 +1,4 @@
-"""How things are merged into fewer: who stands for whom, and who unites with whom in one round."""
+"""Merging things into fewer: disjoint sets (union-find), and matchings of the pairs that unite in one round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STALLED = 0.02  # of the vertices: a round that unites fewer pairs has met a hub
 
 
 class UnionFind(Generic[T]):
-    """Disjoint sets that only ever grow together; each is named by one of its members, its root."""
+    """Disjoint sets that can be joined but not split; each is named by one of its members, its root."""
 
     def __init__(self) -> None:
         self._parent: dict[T, T] = {}
@@ -21,12 +21,12 @@ class UnionFind(Generic[T]):
         parent = self._parent
         above = parent.setdefault(member, member)
         while above != member:
-            parent[member] = above = parent[above]  # halves the way for the next who asks
+            parent[member] = above = parent[above]  # halves the way for later calls
             member, above = above, parent[above]
         return member
 
     def join(self, kept: T, other: T) -> None:
-        """One set of two; its root is that of `kept`."""
+        """Join the sets of two members; the root of the joined set is that of `kept`."""
         self._parent[self.root(other)] = self.root(kept)
 
     def roots(self) -> dict[T, T]:
@@ -35,9 +35,9 @@ class UnionFind(Generic[T]):
 
 
 def matching(pairs: Iterable[tuple[int, int]], may_unite: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
-    """Of `pairs`, the best first, those that unite in one round, each vertex in one of them at most.
+    """The pairs that unite in one round; each vertex is in at most one of them. pairs: the best first.
 
-    Heavy-edge matching (Karypis & Kumar 1998, section 3.1), where the order of the pairs is by the weight of the edges.
+    This is heavy-edge matching (Karypis & Kumar 1998, section 3.1) if the pairs are ordered by edge weight.
     """
     taken: set[int] = set()
     for a, b in pairs:
@@ -47,7 +47,7 @@ def matching(pairs: Iterable[tuple[int, int]], may_unite: Callable[[int, int], b
 
 
 def has_stalled(pairs: Sequence[tuple[int, int]], united: Collection[tuple[int, int]]) -> bool:
-    """Whether a round over `pairs` united so few of them that there would be nearly as many rounds as vertices."""
+    """Whether a round over `pairs` united so few of them that going on would take nearly one round per vertex."""
     return len(united) < STALLED * len({end for pair in pairs for end in pair})
 
 
@@ -57,11 +57,11 @@ def two_hop(
     least: int = 2,
     kind: Callable[[int], Hashable] = lambda vertex: None,
 ) -> Iterator[tuple[int, int]]:
-    """Pairs of vertices that did not unite and whose best neighbour is the same one, their hub.
+    """Pairs of vertices that did not unite and have the same best neighbour, their hub.
 
-    A hub unites with one neighbour a round. Two-hop matching (LaSalle et al. 2015) halves what is left around it.
-    pairs: the best first. united: what `matching` found among them. least: hubs with fewer left over are passed over.
-    kind: only those of one kind are paired.
+    A hub unites with one neighbour a round. Two-hop matching (LaSalle et al. 2015) halves the number of vertices left
+    around it. pairs: the best first. united: the pairs that `matching` chose. least: hubs with fewer vertices left are
+    skipped. kind: only vertices of the same kind are paired.
     """
     seen = {end for pair in united for end in pair}
     around: dict[int, list[int]] = defaultdict(list)

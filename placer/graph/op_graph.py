@@ -21,7 +21,7 @@ PHASES = ("forward", "backward", "update")
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One op, or one group of ops. Counts (placer/trace/op_counts/counts.py) are None where unknown."""
+    """One op, or one group of ops. Counts (placer/trace/op_counts/counts.py) are None if unknown."""
 
     name: str
     type: str = ""
@@ -33,10 +33,10 @@ class Op:
     flops: float | None = None  # floating-point operations; a multiply-add counts two
     multiply_adds: float | None = None  # of convolutions and matrix products
     dense_multiply_adds: float | None = None  # the same, with groups that XLA compiles as whole convolutions
-    depth: int | None = None  # how many scalar operations have to follow one another
+    depth: int | None = None  # how many scalar operations must run one after another
     part: int | None = None  # in a divided step, the index of the part that this op belongs to (placer/splits)
     part_of: str | None = None  # the divided op that this is a part of
-    micro_batch: int | None = None  # the index of the one that this op works on, where a step takes several
+    micro_batch: int | None = None  # the index of the micro-batch that this op works on, if there are several
     shapes: tuple[tuple[int | None, ...] | None, ...] = ()  # one per output; None for an unknown rank or dimension
 
     def runs_on(self, device: Device) -> bool:
@@ -46,7 +46,7 @@ class Op:
         return allowed and (known or (not self.cost_s and self.devices is not None))
 
     def cost_on(self, device: Device) -> float:
-        """Seconds on `device` (cost / speed); infinity where it cannot run."""
+        """Seconds on `device` (cost / speed); infinity if it cannot run there."""
         if not self.runs_on(device):
             return math.inf
         cost_s = self.cost_s.get(device.name, self.cost_s.get(device.kind, math.inf))
@@ -54,7 +54,7 @@ class Op:
 
 
 def total(counts: Sequence[float | None]) -> float | None:
-    """The sum of counts of ops; None where one is unknown."""
+    """The sum of counts of ops; None if one is unknown."""
     known = [count for count in counts if count is not None]
     return float(sum(known)) if len(known) == len(counts) else None
 
@@ -115,7 +115,7 @@ class OpGraph:
 
     @cached_property
     def tensor_bytes(self) -> dict[tuple[int, int], int]:
-        """(src, output_index) -> bytes; the largest where edges of one tensor disagree."""
+        """(src, output_index) -> bytes; the largest if edges of one tensor disagree."""
         sizes: dict[tuple[int, int], int] = {}
         for e in self.edges:
             key = (e.src, e.output_index)
@@ -138,12 +138,14 @@ class OpGraph:
         return tuple(order)
 
     def ordered_like(self, names: Sequence[str]) -> list[str]:
-        """All ops in a topological order that follows `names`, an order of some of them, where dependencies allow."""
+        """The names of all ops in a topological order that follows `names`, which orders some of them, as far as
+        dependencies allow.
+        """
         rank = {name: i for i, name in enumerate(names)}
         return [self.ops[v].name for v in self.order_by([rank.get(op.name, len(rank)) for op in self.ops])]
 
     def order_by(self, key: Sequence[int]) -> list[int]:
-        """Op indices in topological order: of the ops whose producers have come, the one with the least key is next.
+        """Op indices in topological order; among the ready ops, the one with the smallest key comes first.
 
         key: one per op; ties by index.
         """
@@ -170,7 +172,7 @@ class OpGraph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hex digits over names, types and edges; costs are left out, so profiling again keeps it."""
+        """Sixteen hex digits over names, types and edges, but not costs, so that profiling does not change it."""
         digest = hashlib.sha256()
         for op in self.ops:
             digest.update(f"{op.name}\0{op.type}\0".encode())

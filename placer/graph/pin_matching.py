@@ -1,8 +1,8 @@
-"""Matches users' regular expressions in a process that may take so many seconds of a core, and no more.
+"""Matches users' regular expressions in a process whose CPU time is limited.
 
 Python's `re` tries every way to match: '(a+)+$' takes months on a name of fifty letters. It cannot be interrupted from
-another thread, a signal reaches the main thread only, and which expressions are safe cannot be seen from their text.
-The end of a process is certain, and costs 30 ms. Run as a file, with the standard library alone.
+another thread, a signal reaches the main thread only, and the text of an expression does not show whether it is safe.
+A process can always be ended, and costs 30 ms. Run as a file, with the standard library only.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-LIMIT_S = 5  # of computing, so that a busy machine changes nothing; a sensible expression takes milliseconds
+LIMIT_S = 5  # of CPU time, so that a busy machine changes nothing; a sensible expression takes milliseconds
 
 
 class Found(NamedTuple):
-    """What an expression matches. whole: the indices of names that it matches as a whole. inside: that of the first
-    name in which it is found; None where it is found in none.
+    """What an expression matches. whole: the indices of the names that it matches as a whole. inside: the first of
+    these, else the index of the first name in which it is found; None if it is found in no name.
     """
 
     whole: list[int]
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 
 def matches(patterns: Sequence[str], names: Sequence[str], limit_s: int = LIMIT_S) -> list[Found]:
-    """What each expression matches; one that was not through after `limit_s` seconds, and those after it, are left out.
+    """What each expression matches; one that takes more than `limit_s` seconds, and those after it, are left out.
 
     patterns: regular expressions that compile.
     """
@@ -40,7 +40,7 @@ def matches(patterns: Sequence[str], names: Sequence[str], limit_s: int = LIMIT_
     asked = json.dumps([patterns, names])
     done = subprocess.run(
         command, input=asked, stdout=subprocess.PIPE, text=True, check=False,
-        start_new_session=True,  # Ctrl-C reaches this process, which ends it
+        start_new_session=True,  # Ctrl-C reaches only this process, which ends the child
     )  # fmt: skip
     if done.returncode > 0:
         raise RuntimeError(f"the process that matches names ended with code {done.returncode}")
@@ -48,7 +48,7 @@ def matches(patterns: Sequence[str], names: Sequence[str], limit_s: int = LIMIT_
 
 
 def found_in(patterns: Sequence[str], names: Sequence[str]) -> Iterator[Found]:
-    """`matches` in this process, and without a limit."""
+    """Do the work of `matches` in this process, without a limit."""
     for pattern in patterns:
         expression = re.compile(pattern)
         whole = [i for i, name in enumerate(names) if expression.fullmatch(name)]
@@ -57,8 +57,8 @@ def found_in(patterns: Sequence[str], names: Sequence[str]) -> Iterator[Found]:
 
 
 def main(limit_s: int) -> None:
-    """Answer what is asked on stdin, a line for each expression; the kernel ends this process where one of them takes
-    more than `limit_s`.
+    """Answer the request on stdin with a line for each expression. The kernel ends this process if an expression takes
+    more than `limit_s` seconds of CPU time.
     """
     warnings.simplefilter("ignore")  # FutureWarning: syntax whose meaning may change
     asked = json.load(sys.stdin)
@@ -69,7 +69,7 @@ def main(limit_s: int) -> None:
 
 
 def _give(seconds: int) -> None:
-    """Let this process compute for so many seconds from now on, as far as it may."""
+    """Let this process compute for `seconds` from now on, or less if its hard limit is lower."""
     _, most_s = resource.getrlimit(resource.RLIMIT_CPU)
     until_s = math.ceil(time.process_time()) + seconds
     is_free = most_s == resource.RLIM_INFINITY

@@ -13,12 +13,12 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.pin_matching import LIMIT_S, Found, matches
 from placer.graph.topology import Device, Topology
 
-MOST_CLOSE, LONGEST = 3, 200  # suggestions, and letters of names that are compared for them
+MOST_CLOSE, LONGEST = 3, 200  # number of suggestions; letters up to which names are compared for them
 
 
 @dataclass(frozen=True)
 class Pin:
-    """Ops whose whole name matches `pattern` run on `device`. Raises BadInputError where that is no regex."""
+    """Ops whose whole name matches `pattern` run on `device`. Raises BadInputError if `pattern` is no regex."""
 
     pattern: str  # a regular expression
     device: str  # a device name or kind; a word that is both stands for both, as in an op's `devices`
@@ -38,7 +38,7 @@ class Pin:
         return f"{self.pattern}={self.device}"
 
     def allows(self, device: Device) -> bool:
-        """Whether `device` is, or is of the kind, that the pin names."""
+        """Whether the pin names `device` or its kind."""
         return self.device in (device.name, device.kind)
 
 
@@ -53,8 +53,8 @@ def parse_pin(text: str) -> Pin:
 def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
     """`graph` with the ops that pins match, and those colocated with them, limited to the pins' devices.
 
-    Raises BadInputError where a pin matches no op or no device, where an op cannot run where it is pinned, where pins
-    contradict one another, and where the name of a pin's device stands for other devices, too.
+    Raises BadInputError if a pin matches no op or no device, if matching takes too long, if an op cannot run where it
+    is pinned, if pins contradict one another, or if the name of a pin's device is also the kind of another device.
     """
     if not pins:
         return graph
@@ -75,7 +75,7 @@ def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
 
 
 def _check_names(names: Collection[str], topology: Topology) -> None:
-    """Raises BadInputError where one of these names, to which ops are limited, is also the kind of another device."""
+    """Raises BadInputError if one of `names`, to which ops are limited, is also the kind of another device."""
     other = next((d for d in topology.devices if d.kind in names and d.name not in names), None)
     if other is not None:
         raise BadInputError(
@@ -85,8 +85,8 @@ def _check_names(names: Collection[str], topology: Topology) -> None:
 
 
 def _matched(graph: OpGraph, pin: Pin, topology: Topology, found: Found | None) -> list[int]:
-    """The ops that `pin` matches. found: what it matches; None where that took too long. Raises BadInputError where
-    there are none.
+    """The ops that `pin` matches. found: the result of matching; None if that took too long. Raises BadInputError then,
+    and if the pin matches no op or no device.
     """
     if not any(pin.allows(device) for device in topology.devices):
         kinds = sorted({device.kind for device in topology.devices} - set(topology.names))
@@ -109,7 +109,7 @@ def _matched(graph: OpGraph, pin: Pin, topology: Topology, found: Found | None) 
 
 
 def _hint(graph: OpGraph, pin: Pin, inside: int | None) -> str:
-    """A suggestion of what the user may have meant, for the error line. inside: an op in whose name it is found."""
+    """A suggestion for the error line. inside: an op in whose name the pattern is found, if any."""
     if inside is not None:
         op = graph.ops[inside]
         return f"; it is found in {short(op.part_of or op.name)}, so write '.*' where more may stand"
@@ -133,7 +133,7 @@ class _Limited:
     topology: Topology
 
     def to(self, unit: Sequence[int], pins_of: Sequence[Sequence[Pin]]) -> list[Device]:
-        """The devices that a unit may use. Raises BadInputError where none is left."""
+        """The devices that a unit may use. Raises BadInputError if no device is left."""
         left = list(self.topology.devices)
         before: list[tuple[Pin, int]] = []
         for v in unit:
@@ -150,7 +150,7 @@ class _Limited:
         return left
 
     def _contradiction(self, before: Sequence[tuple[Pin, int]], pin: Pin, v: int) -> BadInputError:
-        """Name two pins without a common device; where only three or more conflict together, the last two."""
+        """An error that names two pins without a common device; if only three or more conflict, the last two."""
         apart = [(p, u) for p, u in before if not any(p.allows(d) and pin.allows(d) for d in self.topology.devices)]
         other, u = apart[0] if apart else before[-1]
         name, others = self.graph.ops[v].name, self.graph.ops[u].name
@@ -161,7 +161,7 @@ class _Limited:
         )
 
     def _cannot_run(self, before: Sequence[tuple[Pin, int]], v: int, left: Sequence[Device]) -> BadInputError:
-        """Op v has no cost on any device left, or its own `devices` exclude them."""
+        """An error for op v, which has no cost on any device left, or whose own `devices` exclude them."""
         op = self.graph.ops[v]
         pin, u = next(((p, u) for p, u in before if u == v), before[0])
         with_it = "" if u == v else f", colocated with {short(self.graph.ops[u].name)},"

@@ -1,4 +1,4 @@
-"""The names of the schedules: by which of them a free device takes one of the ops that could run."""
+"""The names of the schedules, the rules by which a free device chooses one of the ops that are ready to run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ SCHEDULES = (RANK, DONF, FIFO)
 
 
 def check_schedule(name: str) -> None:
-    """Raises BadInputError for what is none of SCHEDULES."""
+    """Raises BadInputError unless `name` is one of SCHEDULES."""
     if name not in SCHEDULES:
         raise BadInputError(f"the schedule {short(name)} is none of {', '.join(SCHEDULES)}.")

@@ -25,14 +25,14 @@ class Device:
     ingress_bytes_per_s: float | None = None  # ingress and egress: max-load objective only; None = free
     egress_bytes_per_s: float | None = None
     address: str | None = None  # host:port of the worker that serves it; None = this process's, or not to be joined
-    node: str | None = None  # the machine it is in; links may be given by tier where every device has one
-    hardware: str = ""  # a GPU's product, a CPU's cores and model; "" where unknown. Not written to files
+    node: str | None = None  # the machine it is in; links may be given by tier if every device has one
+    hardware: str = ""  # a GPU's product, a CPU's cores and model; "" if unknown. Not written to files
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a transfer from `src` to `dst` costs; `*` matches any device, `tier` only pairs within a node or between
-    nodes.
+    """The costs of a transfer from `src` to `dst`. `*` matches any device; `tier` restricts the link to pairs within a
+    node or between nodes.
 
     A transfer lasts latency_s + bytes / bandwidth_bytes_per_s and overlaps compute. Before it starts, the sending
     device is busy for send_s + bytes * send_s_per_byte; after it arrives, the receiving device is busy for
@@ -81,7 +81,7 @@ class Topology:
     devices: tuple[Device, ...]
     links: tuple[Link, ...] = ()
     contention: str = "none"
-    counts_tensors: bool = field(default=True, compare=False)  # memory_bytes limits them, too, not only variables
+    counts_tensors: bool = field(default=True, compare=False)  # whether memory_bytes limits tensors, too
 
     def __post_init__(self) -> None:
         if not self.devices:
@@ -108,7 +108,7 @@ class Topology:
         return tuple(device.name for device in self.devices)
 
     def check_names(self) -> None:
-        """Raises BadInputError where costs by the names of devices could be taken for costs by kind."""
+        """Raises BadInputError if costs given by device name could be taken for costs given by kind."""
         for device in self.devices:
             named = self.index.get(device.kind)
             if named is not None and self.devices[named].kind != device.kind:
@@ -119,7 +119,7 @@ class Topology:
 
     @cached_property
     def least_memory_bytes(self) -> float:
-        """The memory of the smallest device; infinite where none is limited."""
+        """The memory of the smallest device; infinite if no device is limited."""
         return min((float(d.memory_bytes) for d in self.devices if d.memory_bytes is not None), default=math.inf)
 
     @property
@@ -129,7 +129,7 @@ class Topology:
 
     @cached_property
     def table(self) -> tuple[tuple[Link | None, ...], ...]:
-        """table[src][dst]: the link in effect; None on the diagonal and where none was given."""
+        """table[src][dst]: the link in effect; None on the diagonal and for pairs without a link."""
         n = len(self.devices)
         table: list[list[Link | None]] = [[None] * n for _ in range(n)]
         for link in self.links:
@@ -141,7 +141,7 @@ class Topology:
 
     @cached_property
     def mean_link(self) -> Link:
-        """What a transfer costs on average over the links between different devices; nothing where there are none."""
+        """The average cost of a transfer over the links between different devices; zero if there are no links."""
         links = [link for row in self.table for link in row if link is not None]
         count = max(len(links), 1)
         per_byte = sum(1 / link.bandwidth_bytes_per_s for link in links) / count
@@ -166,7 +166,7 @@ class Topology:
         )
 
     def link(self, src: int, dst: int) -> Link:
-        """The link between two different devices. Raises BadInputError where the topology has none."""
+        """The link between two different devices. Raises BadInputError if the topology has none."""
         link = self.table[src][dst]
         if link is None:
             pair = _pair(self.devices[src].name, self.devices[dst].name)
@@ -174,7 +174,7 @@ class Topology:
         return link
 
     def tier(self, src: int, dst: int) -> str | None:
-        """Whether two devices are `within` one node or lie `between` two; None where that is not known."""
+        """The tier of two devices: "within" one node or "between" two nodes; None if a node is unknown."""
         here, there = self.devices[src].node, self.devices[dst].node
         if here is None or there is None:
             return None

@@ -1,4 +1,4 @@
-"""Steps in turn: times that may be compared, because all were taken in the same minutes."""
+"""Times steps in turn, so that their times may be compared: all are taken in the same minutes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from placer.devices.host.suspends import Suspends
 from placer.measure.timing import Step, timed
 from placer.result import Measured, is_clearly_slower, relative_error, summary
 
-PRECISE = 0.004  # relative standard error of a median at which more steps would change no figure that is quoted
+PRECISE = 0.004  # relative standard error of a median; below it, more steps would change no quoted figure
 
 
 @dataclass(frozen=True)
 class InTurn:
-    """Times steps on the same flat inputs. Raises what they raise.
+    """Times steps on the same flat inputs. Raises what the steps raise.
 
-    warm_up: steps of each that do not count. suspends: steps during which the machine slept are stepped again.
+    warm_up: first steps of each that do not count. suspends: notices sleep of the machine; such steps are timed again.
     """
 
     inputs: Sequence[Any]
@@ -31,7 +31,7 @@ class InTurn:
         return timed(step, self.inputs, self.clock, self.suspends)
 
     def seconds_of(self, step: Step, repeats: int) -> list[float]:
-        """Seconds of so many steps, one after another, after the warm-up."""
+        """Seconds of each of `repeats` steps, one after another, after the warm-up."""
         for _ in range(self.warm_up):
             self.one_step_s(step)
         return [self.one_step_s(step) for _ in range(repeats)]
@@ -39,11 +39,11 @@ class InTurn:
     def compare(
         self, steps: Sequence[Step], repeats: int, *, fewest: int | None = None, kept: Collection[Step] = ()
     ) -> list[Measured]:
-        """Time steps in turn: figures that a report may quote.
+        """Time steps in turn, for figures that a report may quote.
 
         fewest=None: every step takes `repeats` turns. Otherwise the slower half drops out after `fewest` turns and
         again halfway from there to `repeats`; from `fewest` on, steps clearly slower than the fastest drop out, too.
-        Steps in `kept` never do. All end once the medians of those that are left are known to PRECISE.
+        Steps in `kept` never drop out. Timing ends early once the medians of the remaining steps are known to PRECISE.
         """
         for step in steps:
             for _ in range(self.warm_up):

@@ -1,4 +1,4 @@
-"""A race of placed steps by successive halving (Jamieson & Talwalkar 2016), beside what they are compared with."""
+"""A race of placed steps by successive halving (Jamieson & Talwalkar 2016), beside the anchor and the incumbent."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class RacedStep:
 
 @dataclass(frozen=True)
 class Race:
-    """All are stepped in turn, the slower half drops out, the faster half goes on, and only the winner takes all
+    """A race: all steps run in turn, the slower half drops out, the faster half goes on, and only the winner takes all
     repeats.
 
-    in_turn: times steps. peers: the anchor and the incumbent, if there are any; they are stepped with the others to
-    the end. incumbent_s: what the incumbent took when it was measured; 0 = nothing was measured.
-    has_gpu: whether devices may have been idle, and then be slow at first.
+    in_turn: times steps. peers: the anchor and the incumbent, if there are any; they are stepped with the entries to
+    the end. incumbent_s: step time of the incumbent when it was measured; 0 = nothing was measured.
+    has_gpu: whether there is a GPU, which may be idle and then slow at first.
     """
 
     in_turn: InTurn
@@ -43,7 +43,7 @@ class Race:
     has_gpu: bool = False
 
     def run(self, entries: Sequence[RacedStep]) -> None:
-        """Step the entries and the peers, and keep in each what it took. Ends where a peer fails."""
+        """Step the entries and the peers, and note the seconds in each of them. Ends when a peer fails."""
         live = list(entries)
         for _ in range(self.settings.warm_up):
             live = [entry for entry in live if self._stepped(entry) and not self._is_dropped(entry)]
@@ -59,7 +59,7 @@ class Race:
             live = sorted(live, key=lambda entry: median(entry.seconds))[: (len(live) + 1) // 2]
 
     def _stepped(self, entry: RacedStep) -> bool:
-        """Run one more step; False where it failed."""
+        """Run one more step; returns False if it failed."""
         took_s: float | Failed = attempted(lambda: self.in_turn.one_step_s(entry.step))
         if isinstance(took_s, Failed):
             entry.failed = took_s
@@ -68,14 +68,14 @@ class Race:
         return True
 
     def _woken(self, entry: RacedStep) -> bool:
-        """Step it until a GPU that was idle is at its speed; False where it failed."""
+        """Step the entry until a GPU that was idle has reached its speed; returns False if a step failed."""
         while sum(entry.seconds) < GPU_WARM_UP_S and len(entry.seconds) < MOST_WARM_UP:
             if not self._stepped(entry):
                 return False
         return True
 
     def _is_dropped(self, entry: RacedStep) -> bool:
-        """Whether its first warm-up step already rules it out (RunnerSettings.drop_at_once)."""
+        """Whether the entry's first warm-up step already rules it out (RunnerSettings.drop_at_once and drop_from_s)."""
         most = self.settings.drop_at_once
         if most is None or self.incumbent_s == 0:
             return False

@@ -29,22 +29,22 @@ SWITCHED = "a mapping was set up"
 
 
 class Foresight(Protocol):
-    """What is predicted of mappings of the captured ops before they are set up."""
+    """Predictions of mappings of the captured ops before they are set up."""
 
     def order(self, mapping: Mapping, /) -> Sequence[str]:
-        """Names of ops in the order in which they should run (docs/decisions/006-run-order.md); where it is empty,
-        TensorFlow's executor decides.
+        """Names of ops in the order in which they should run (docs/decisions/006-run-order.md); if empty, TensorFlow's
+        executor decides.
         """
 
     def hold(self, mappings: Sequence[Mapping], /) -> bool:
-        """Whether the devices have memory for placed steps of all of them at once."""
+        """Whether the devices have memory for placed steps of all `mappings` at once."""
 
     def peaks(self, mapping: Mapping, /) -> Sequence[float]:
-        """The most bytes that each device holds at once; empty where it is not known."""
+        """The most bytes that each device holds at once; empty if unknown."""
 
 
 class NoForesight:
-    """Nothing is predicted, so that memory limits nothing."""
+    """No predictions: TensorFlow's executor decides the order, and memory limits nothing."""
 
     def order(self, mapping: Mapping) -> Sequence[str]:
         return ()
@@ -60,7 +60,7 @@ class NoForesight:
 class _Entry:
     """A mapping in a race.
 
-    raced: its step; None where it could not be set up. result: None before the race, and after it where the anchor or
+    raced: its step; None if it could not be set up. result: None before the race, and also after it if the anchor or
     the incumbent failed in it, because the mapping is then measured again without them.
     """
 
@@ -78,17 +78,17 @@ class _Entry:
 class Runner:
     """Measures mappings of one captured step on real devices.
 
-    The first mapping measured is the anchor, the fastest so far the incumbent. Every later one is stepped in turn
-    with both, and its result is scaled to the anchor's time: anchor's first step time x median / the anchor's median
-    now. So results stay comparable although the machine drifts.
+    The first mapping measured is the anchor; the fastest so far is the incumbent. Every later mapping is stepped in
+    turn with both. Its result is its median times the anchor's first step time, divided by the anchor's median in the
+    same turns. So results stay comparable although the machine drifts.
 
     If the devices cannot hold all mappings of a race at once, fewer are raced. If there is no room for even one beside
     incumbent and anchor, or these fail in the race, they are taken down, and the mapping is measured alone: it becomes
-    the next anchor, in the scale of the one before. Workers are asked whether they have room for a mapping's peaks
-    before it is set up.
+    the next anchor, in the scale of the former one. Before a mapping is set up, workers are asked whether they have
+    room for its peaks.
 
-    beside: a runner that closes later; its anchor, if it has one, is this one's, too, so that the results of both
-    compare. suspends: steps during which the machine slept are stepped again.
+    beside: a runner that closes after this one. If it has an anchor, this runner uses the same one, so that the results
+    of both compare. suspends: notices when the machine slept; such steps are timed again.
     """
 
     def __init__(
@@ -115,18 +115,20 @@ class Runner:
         self.anchor: PlacedStep | None = beside.anchor if beside else None
         self.anchor_s: float = beside.anchor_s if beside else 0.0
         self._borrowed = self.anchor
-        self._scale: float = beside._scale if beside else 1.0  # the anchor's first step time / what it took last
+        self._scale: float = beside._scale if beside else 1.0  # anchor's first step time / its last one
         self.incumbent: PlacedStep | None = None
-        self.incumbent_s = 0.0  # when it was measured
+        self.incumbent_s = 0.0  # its step time when it was measured
         self._mapping_of: dict[PlacedStep, Mapping] = {}  # of the steps that are kept
 
     def measure(self, mapping: Mapping) -> Result:
-        """The step time of a mapping of the captured graph, or why it has none. A faster one becomes incumbent."""
+        """Measure the step time of a mapping of the captured graph, or why it has none. The mapping becomes the
+        incumbent if it is faster.
+        """
         return self.race([mapping])[0]
 
     def race(self, mappings: Sequence[Mapping]) -> list[Result]:
-        """The step times of several mappings by successive halving (Jamieson & Talwalkar 2016): all are stepped in
-        turn, the slower half drops out, the faster half goes on, and only the winner takes all repeats.
+        """Measure the step times of several mappings by successive halving (Jamieson & Talwalkar 2016): all are stepped
+        in turn, the slower half drops out, the faster half goes on, and only the winner takes all repeats.
         """
         found = self._race_the_first(mappings)
         while len(found) < len(mappings):
@@ -134,8 +136,8 @@ class Runner:
         return found
 
     def _race_the_first(self, mappings: Sequence[Mapping]) -> list[Result]:
-        """The step times of the first of `mappings`: of those that the devices hold together, and of one alone where
-        there is no anchor yet.
+        """Measure the first of `mappings`: as many as the devices hold together, but only one if there is no anchor
+        yet.
         """
         self.free()
         entries = [self._entry(mapping) for mapping in self._with_room(mappings if self.anchor else mappings[:1])]
@@ -152,7 +154,7 @@ class Runner:
         return _Entry(mapping, None, placed) if isinstance(placed, Failed) else _Entry(mapping, RacedStep(*placed))
 
     def _race_and_close(self, entries: dict[RacedStep, _Entry]) -> None:
-        """Race entries that are ready, and note what they came to. Only the anchor and the incumbent are kept."""
+        """Race entries that are ready, and note their results. Only the anchor and the incumbent are kept."""
         try:
             for entry, result in zip(entries.values(), self._raced(list(entries)), strict=True):
                 entry.result = result
@@ -164,7 +166,9 @@ class Runner:
         self._mapping_of = {step: mapping for step, mapping in known.items() if step in (self.anchor, self.incumbent)}
 
     def _without_anchor(self, mappings: Sequence[Mapping]) -> list[Result]:
-        """Race mappings beside which anchor or incumbent failed; where none of them runs, the anchor is back."""
+        """Race these mappings again without the anchor and incumbent, one of which failed beside them. If none of the
+        mappings runs, set the anchor up again.
+        """
         anchor, borrowed = self._mapping_of.get(self.anchor) if self.anchor else None, self._borrowed
         self.close()
         found = self.race(mappings)
@@ -177,22 +181,22 @@ class Runner:
         return found
 
     def set_anchor_s(self, anchor_s: float) -> None:
-        """Have the anchor's step time be this one, and scale later results to it."""
+        """Set the anchor's step time, to which later results are scaled."""
         self._scale *= anchor_s / self.anchor_s
         self.anchor_s = anchor_s
 
     def free(self) -> None:
-        """Join workers anew that keep much of steps that were closed (`leftovers`). What this runner and others on the
-        same devices keep for comparison is set up again; nobody may hold any other step on them.
+        """Leave the workers and join them again if they keep much of closed steps (`leftovers`). The steps that this
+        runner and others on the same devices keep for comparison are set up again; other steps become invalid.
 
-        Raises DeviceLostError where a worker does not answer.
+        Raises DeviceLostError if a worker does not answer.
         """
         if leftovers.are_many() and self.devices.addresses:
             self._join_anew()
 
     @property
     def in_turn(self) -> InTurn:
-        """Times steps on this runner's inputs, by its settings of now."""
+        """A timer of steps on this runner's inputs, with its current settings."""
         return InTurn(self.inputs, self.settings.warm_up, self.clock, self.suspends)
 
     @property
@@ -201,8 +205,8 @@ class Runner:
         return list(self._mapping_of.values())
 
     def _with_room(self, mappings: Sequence[Mapping]) -> Sequence[Mapping]:
-        """The first of `mappings` that the devices hold together with what is kept; at least one, for which what is
-        kept is taken down if need be.
+        """The first of `mappings` that the devices hold together with the kept steps; at least one. If there is no room
+        for one, kept steps are taken down.
         """
         if not self.foresight.hold([*self.kept, *mappings[:1]]):
             self.forget_incumbent()
@@ -214,7 +218,7 @@ class Runner:
         return mappings[:count]
 
     def forget_incumbent(self) -> None:
-        """Race what comes next beside the anchor alone."""
+        """Take the incumbent down, so that the next mappings are raced beside the anchor alone."""
         if self.incumbent is not self.anchor:
             self._take_down_incumbent()
 
@@ -225,7 +229,7 @@ class Runner:
         self.incumbent, self.incumbent_s = self.anchor, self.anchor_s / self._scale
 
     def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
-        """`prepare`, with a failure as a value."""
+        """As `prepare`, but ask workers for room first, and return a failure as Failed."""
         peaks = dict(zip(self.devices.topology.names, self.foresight.peaks(mapping), strict=False))
         lacking = attempted(lambda: short_of_room(self.devices, peaks))
         if isinstance(lacking, Failed):
@@ -240,7 +244,7 @@ class Runner:
         return placed
 
     def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
-        """(a placed step that was run and checked, seconds until its first step ended)."""
+        """Set a mapping up. Returns (a placed step that was run and checked, seconds until its first step ended)."""
         begin = self.clock()
         with waiting(SWITCHED, first=True):
             step = PlacedStep(self.template, self._names(mapping), order=self.foresight.order(mapping))
@@ -289,12 +293,12 @@ class Runner:
                 again = runner._warm(mapping)
                 if again is not None:
                     anew[step] = again
-        finally:  # also where a device is lost, or Ctrl-C is pressed: none keeps a step that was closed
+        finally:  # also if a device is lost or Ctrl-C is pressed: no runner may keep a closed step
             for runner in runners:
                 runner._go_on_with(anew)
 
     def _warm(self, mapping: Mapping) -> PlacedStep | None:
-        """A placed step that is as warm as what it is raced with; None where it does not run."""
+        """Set a mapping up and warm its step up for a race; None if it does not run."""
         ready = self.ready(mapping)
         if isinstance(ready, Failed):
             return None
@@ -304,8 +308,8 @@ class Runner:
         return ready[0]
 
     def _go_on_with(self, anew: dict[PlacedStep | None, PlacedStep]) -> None:
-        """Keep these placed steps in place of the former ones of the same mappings. Where the anchor does not run any
-        more, the next mapping that is measured becomes the anchor.
+        """Keep new placed steps in place of the former ones. If the anchor no longer runs, the next mapping that is
+        measured becomes the anchor. anew: former step -> new step of the same mapping.
         """
         self._mapping_of = {anew[step]: mapping for step, mapping in self._mapping_of.items() if step in anew}
         self.anchor, self._borrowed = anew.get(self.anchor), anew.get(self._borrowed)
@@ -320,30 +324,32 @@ class Runner:
         return [self.devices.tf_name(d) for d in mapping.devices]
 
     def _raced(self, entries: Sequence[RacedStep]) -> list[Result | None]:
-        """The results of entries that are ready; None where anchor or incumbent failed, so that there is none."""
+        """Race entries that are ready, and return their results (see `_result`)."""
         peers = [RacedStep(step, 0.0) for step in dict.fromkeys((self.anchor, self.incumbent)) if step is not None]
         has_gpu = any(device.kind == "gpu" for device in self.devices.topology.devices)
         Race(self.in_turn, self.settings, peers, self.incumbent_s, has_gpu).run(entries)
-        if peers and peers[0].seconds and not any(peer.failed for peer in peers):  # else it is no usual step
+        if peers and peers[0].seconds and not any(peer.failed for peer in peers):  # else its steps are not usual
             self._scale = self.anchor_s / median(peers[0].seconds)
         self._keep_the_fastest(entries, peers)
         return [self._result(entry, peers) for entry in entries]
 
     def _result(self, entry: RacedStep, peers: Sequence[RacedStep]) -> Result | None:
-        """The entry's result, scaled by what the anchor took in the same turns; None where anchor or incumbent failed
-        and no device is lost.
+        """The entry's result, scaled by the anchor's times in the same turns; None if the anchor or the incumbent
+        failed although no device is lost.
         """
         beside_it = next((peer.failed for peer in peers if peer.failed), None)
         if entry.failed is not None or beside_it is not None:
             return entry.failed or (beside_it if beside_it and beside_it.reason == "device" else None)
         found = summary(entry.seconds)
         beside = peers[0].seconds[: found.repeats] if peers else []
-        scale = self.anchor_s / median(beside) if beside else self._scale  # none ran where all entries were dropped
+        scale = self.anchor_s / median(beside) if beside else self._scale  # the anchor did not run if all were dropped
         early = found.repeats < self.settings.repeats
         return replace(found.scaled(scale), switch_s=entry.switch_s, stopped_early=early)
 
     def _keep_the_fastest(self, entries: Sequence[RacedStep], peers: Sequence[RacedStep]) -> None:
-        """The fastest entry that finished all heats replaces a slower incumbent."""
+        """Make the fastest entry that finished all heats the incumbent, unless the current incumbent is faster. If
+        there is no anchor, the entry becomes the anchor, too.
+        """
         through = [e for e in entries if not e.failed and len(e.seconds) == self.settings.repeats]
         if not through:
             return

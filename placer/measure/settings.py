@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """How a mapping is measured."""
+    """Settings for measuring a mapping."""
 
     warm_up: int = 2  # steps dropped after those whose results are checked
     repeats: int = 12  # steps that count
     give_up_after: int = 4  # steps after which a candidate is stopped if its best is slower than the incumbent's worst
     hopeless: float = 3.0  # a candidate is stopped after a step of more than this many times the incumbent's median
-    drop_at_once: float | None = None  # it is stopped, too, if its first warm-up step takes so many times; None = never
-    drop_from_s: float = 0.2  # no first step faster than this stops it, because the first steps on a GPU include set-up
+    # A candidate is stopped if its first warm-up step takes more than this factor x the incumbent's step; None = never.
+    drop_at_once: float | None = None
+    drop_from_s: float = 0.2  # a faster first step never stops it, because the first steps on a GPU include set-up

@@ -1,4 +1,4 @@
-"""Whether a placed step does what the untouched step does: its first steps are compared."""
+"""Checks that a placed step does what the untouched step does, by its first steps."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CHECKED_STEPS = 2  # the second loss depends on the first update
 
 
 class StepCheck:
-    """Compares what placed steps of one captured step return and leave in their variables with the untouched step's.
+    """Compares placed steps of one captured step with the untouched step: what they return and leave in variables.
 
-    references: what that did from the same variables, in CHECKED_STEPS steps on `inputs`.
+    references: outcomes of the untouched step from the same variables, in CHECKED_STEPS steps on `inputs`.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class StepCheck:
         self._fetched: dict[str, tf.Variable] = {}
 
     def __call__(self, step: PlacedStep, first: Sequence[Any]) -> None:
-        """Run the other checked steps of a placed step whose first one returned `first`, as arrays. Raises
-        LossDiffersError where one of them is not what it has to be, and what running them raises.
+        """Run the other checked steps of a placed step whose first step returned the arrays `first`. Raises
+        LossDiffersError if they do something else than they have to, and what running them raises.
         """
         returned = [list(first), *(values(step.run_flat(self.inputs)) for _ in range(CHECKED_STEPS - 1))]
         self.agreement.check(self._outcome(step, returned))
@@ -54,7 +54,7 @@ class StepCheck:
     def state(self, step: PlacedStep, names: Collection[str]) -> dict[str, Any]:
         """The values of these variables of the whole step as a placed step left them, fetched all at once."""
         held, mine = by_whole_node(self.captured, step.variables), self.captured.whole.variables
-        with tf.device(self._host):  # else a GPU would hold them, which may have no room for that
+        with tf.device(self._host):  # else a GPU would hold them, which may have no room
             for name in names:
                 if name not in self._fetched:
                     self._fetched[name] = tf.Variable(mine[name].read_value(), trainable=False)
@@ -62,7 +62,7 @@ class StepCheck:
         return {name: tf_internals.variables.array_of(self._fetched[name]) for name in names}
 
     def forget(self) -> None:
-        """Call it before workers are joined anew: nothing made before must be used afterwards."""
+        """Drop functions and variables, because nothing made before workers are joined again may be used afterwards."""
         self._transfers.forget()
         self._fingerprints.forget()
         self._fetched.clear()

@@ -45,7 +45,7 @@ HELD = {
     "measurements": {"graph", "topology", "mapping", "kind", "result", "ratio", "searcher", "at"},
     "operators": {*COLUMNS, "at"},
 }  # the columns of each table
-BUSY_S = 30.0  # for so long another process may be in the middle of writing
+BUSY_S = 30.0  # how long to wait while another process writes
 ADVICE = {
     sqlite3.SQLITE_FULL: "free some space",
     sqlite3.SQLITE_IOERR: "look after the disk, or name another with --store",
@@ -66,20 +66,20 @@ ADD_OPERATOR = (
 # Version of how steps are placed and run; results of other versions are not comparable. 1: TensorFlow's own op order;
 # 2: no batches through pinned memory.
 EXECUTION_VERSION = 3
-# Reasons of failures that say nothing of a later session: a worker was lost, another program held the memory.
+# Reasons of failures that need not occur in a later session: a worker was lost, another program held the memory.
 OF_A_MOMENT = ("device", "error", "memory")
 
 
 class Store:
     """One SQLite file, one writer at a time. Each result is one row, written atomically.
 
-    A step time is kept with its ratio to the anchor (the first mapping measured in the same session), because a busy
-    machine's seconds of one day are not comparable with another day's.
+    A step time is kept with its ratio to the anchor (the first mapping measured in the same session), because seconds
+    on a busy machine are not comparable from one day to another.
     """
 
     def __init__(self, path: str | Path, *, reads: bool = False) -> None:
-        """Opens or makes the file. reads: only to read what is there. Raises BadInputError for what is no store,
-        PlacerError where it cannot be used.
+        """Open the file, or make it. reads: only open it for reading. Raises BadInputError if the file is no store,
+        PlacerError if it cannot be used.
         """
         self.path = Path(path)
         check_name(path)
@@ -88,7 +88,7 @@ class Store:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             if is_other(self.path):
                 raise BadInputError(f"the store {self.path} is no file; name another with --store.")
-            # One thread at a time uses it; a training that was interrupted may be closed by another one.
+            # One thread at a time uses it, but another thread may close it after an interrupted training.
             self._file = SQLiteFile(self.path, reads=reads, busy_s=BUSY_S, any_thread=True)
         except (sqlite3.Error, OSError) as error:
             raise self._failed("used", error) from error
@@ -100,14 +100,14 @@ class Store:
             raise
 
     def _check(self) -> None:
-        """Raises PlacerError for what is no store, or cannot be read."""
+        """Raise PlacerError if the file is no store, or cannot be read."""
         try:
             self._check_ours()
         except sqlite3.Error as error:
             raise self._failed("used", error) from error
 
     def _make(self) -> None:
-        """Check what is there, and add what it lacks. Raises PlacerError, and has changed nothing then."""
+        """Check the file, and add the tables that it lacks, all or none. Raises PlacerError if that fails."""
         with self._transaction("used"):
             self._check_ours()
             self.connection.execute(SCHEMA)
@@ -119,7 +119,7 @@ class Store:
             raise self._failed("used", error) from error
 
     def _check_ours(self) -> None:
-        """Raises BadInputError for another version's file, and for another program's."""
+        """Raise BadInputError if the file is of another version or another program."""
         version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
         if not 0 <= version <= SCHEMA_VERSION:
             raise BadInputError(
@@ -138,8 +138,8 @@ class Store:
 
     @contextmanager
     def _transaction(self, done: str) -> Iterator[None]:
-        """All that is executed in the block, or nothing, with other processes kept out. Raises PlacerError where it
-        cannot be `done`.
+        """Execute all statements of the block, or none, while other processes are kept out. Raises PlacerError if that
+        fails. done: what the block does, as a participle for the message.
         """
         try:
             with self._file.transaction():
@@ -156,7 +156,7 @@ class Store:
         return kind(f"the store {self.path} cannot be {done}: {one_line(str(error))}; {advice}.")
 
     def _rows(self, query: str, *values: object) -> list[Any]:
-        """What a query finds. Raises PlacerError for a store that is damaged."""
+        """The rows that a query finds. Raises PlacerError if the store is damaged."""
         try:
             return self.connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
@@ -173,8 +173,8 @@ class Store:
         self._file.close()
 
     def find(self, mapping: Mapping, anchor_s: float, schedule: str = RANK, anchor: str = "") -> Result | None:
-        """The result of an earlier session, scaled to the current anchor's time; None where there is none, where it was
-        compared with another anchor, and where the row is damaged. schedule: by which the ops ran. anchor: an
+        """The result of an earlier session, scaled to the current anchor's time; None if there is none, if it was
+        compared with another anchor, or if the row is damaged. schedule: the schedule of the ops. anchor: an
         `anchor_key`.
         """
         found = self._rows(
@@ -187,14 +187,14 @@ class Store:
         try:
             return _scaled(kind, text, ratio, anchor_s, anchor)
         except (ValueError, TypeError, ArithmeticError, RecursionError):
-            return None  # no Placer wrote that: the mapping is measured anew, and the row replaced
+            return None  # no Placer wrote that: the mapping is measured again, and the row replaced
 
     def add(
         self, mapping: Mapping, result: Result, anchor_s: float, searcher: str, schedule: str = RANK,
         anchor: str = "",
     ) -> None:  # fmt: skip
-        """Store a result, replacing an older one; a failure only where it is the mapping's own. schedule, anchor: as in
-        `find`. Raises PlacerError where that fails.
+        """Store a result, replacing an older one. A failure is stored only if it is the mapping's own. schedule,
+        anchor: as in `find`. Raises PlacerError if writing fails.
         """
         if isinstance(result, Failed) and result.reason in OF_A_MOMENT:
             return
@@ -211,7 +211,7 @@ class Store:
 
     def add_operators(self, rows: Iterable[OperatorRow]) -> None:
         """Store rows of the operator dataset, all or none. A signature measured before on the same machine, kind of
-        device, batch and network is averaged, weighted by repeats. Raises PlacerError where that fails.
+        device, batch and network is averaged, weighted by repeats. Raises PlacerError if writing fails.
         """
         records = [to_record(row) | {"batch": row.batch or 0} for row in rows]
         values = [(*(record[name] for name in COLUMNS), time.time()) for record in records]
@@ -222,7 +222,7 @@ class Store:
         """The operator dataset of one machine (a `timed_on` key), or of all. Raises BadInputError for a damaged row."""
         query = f"SELECT {', '.join(COLUMNS)} FROM operators WHERE machine = coalesce(?, machine) ORDER BY rowid"
         if not self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'operators'"):
-            return []  # of an older Placer, and only read
+            return []  # an older Placer made the file, and it is open for reading only
         found = self._rows(query, machine)
         try:
             return [from_record(dict(zip(COLUMNS, values, strict=True))) for values in found]
@@ -237,8 +237,8 @@ class Store:
 
 
 def _scaled(kind: object, text: str, ratio: float, anchor_s: float, anchor: str) -> Result | None:
-    """The result in a row, in the time of the anchor; None where it was compared with another one, or says nothing of
-    now. Raises ValueError, TypeError or ArithmeticError for one that is none.
+    """The result in a row, scaled to the anchor's time; None if it was compared with another anchor, or if it is a
+    failure that need not occur again. Raises ValueError, TypeError or ArithmeticError if the row holds no result.
     """
     if kind == "failed":
         failed = msgspec.json.decode(text, type=Failed)
@@ -264,22 +264,24 @@ def topology_key(topology: Topology) -> str:
 
 
 def _host(device: Device) -> str:
-    """The machine of a worker that others started; its port says nothing about its speed."""
+    """The machine of a worker that Placer did not start, without its port, which says nothing about its speed."""
     return "" if device.address is None else f"@{device.address.rpartition(':')[0]}"
 
 
 def _gpu_share(device: Device) -> str:
-    """A GPU's memory, because what does not fit a small logical GPU may fit a larger one. Rounded to GiB, because the
-    free memory of a whole GPU varies a little.
+    """A GPU's memory, because what does not fit a small logical GPU may fit a larger one. It is rounded to GiB, because
+    the free memory of a whole GPU varies a little.
     """
     is_part = device.kind == "gpu" and device.memory_bytes is not None
     return f":{round((device.memory_bytes or 0) / 2**30)}" if is_part else ""
 
 
 def _key(mapping: Mapping, schedule: str) -> tuple[str, str, str]:
-    """The key names a schedule only where it is not RANK, so that stores from before there were others still hold."""
+    """The key of a mapping's row. It names a schedule only if that is not RANK, so that rows from before there were
+    other schedules stay valid.
+    """
     text = str(mapping.devices) if schedule == RANK else f"{mapping.devices} {schedule}"
     places = hashlib.sha256(text.encode()).hexdigest()[:32]
-    graph = mapping.graph  # one of a captured step is told by what its ops compute, too
+    graph = mapping.graph  # that of a captured step is also identified by what its ops compute
     name = graph.fingerprint if graph.content is None else f"{graph.fingerprint} {graph.content}"
     return name, topology_key(mapping.topology), places

@@ -1,4 +1,4 @@
-"""Times one step, whatever takes it."""
+"""Times one step, whether placed or untouched."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from placer.execute.outputs import values
 
 
 class Step(Protocol):
-    """What can be timed: a placed step or the untouched step."""
+    """A step that can be timed: a placed step or the untouched step."""
 
     def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
-        """One training step on flat inputs; flat outputs."""
+        """Run one training step on flat inputs, and return its flat outputs."""
 
     def close(self) -> None:
         """Release what the step holds."""
 
 
 def timed(step: Step, inputs: Sequence[Any], clock: Callable[[], float], suspends: Suspends | None = None) -> float:
-    """Seconds of one step, until its returned values are here and all GPUs are idle. Where this machine was suspended
-    since the look before, the step was the first on cold caches, and another one is timed.
+    """Seconds of one step, until its returned values are in this process and all GPUs are idle. If the machine was
+    suspended since `suspends` was last asked, another step is timed, because this one was the first on cold caches.
     """
     while True:
         with waiting("steps were measured"):

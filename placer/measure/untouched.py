@@ -1,4 +1,4 @@
-"""The untouched step: timed, and what it computes, which placed steps have to do."""
+"""Times the untouched step, and notes what it computes, because placed steps have to do the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from placer.trace.capture import Captured
 
 class UntouchedStep:
     """The user's step as TensorFlow runs it by default, on the user's variables, which `close` restores. Once workers
-    were joined, it runs on variables of its own, because what is assigned to older ones is lost then
+    were joined, it runs on variables of its own, because assignments to older variables are lost from then on
     (docs/decisions/002-untouched-first.md).
     """
 
@@ -45,14 +45,14 @@ class UntouchedStep:
         self.last: list[Any] = []  # what the last step returned
 
     def run_flat(self, inputs: Sequence[Any]) -> list[Any]:
-        """One training step on flat inputs; flat outputs."""
+        """Run one training step on flat inputs, and return its flat outputs."""
         outputs = self.captured.traced.call(inputs, self._captures)
         self.last = list(tf.nest.flatten(outputs, expand_composites=True))
         self.steps += 1
         return self.last
 
     def close(self) -> None:
-        """Restore the user's variables to their values before, or release its own."""
+        """Restore the values that the user's variables had before, or release this step's own variables."""
         if self._users is not None:
             self._assign(self._users)
         self.variables, self._captures = {}, []
@@ -65,7 +65,7 @@ class UntouchedStep:
                 self.variables[name].assign(value)
 
     def outcome(self, inputs: Sequence[Any], steps: int) -> Outcome:
-        """What the next steps do, from where the variables were when this was made."""
+        """The outcome of the first `steps` steps, from the values that the variables had when this was made."""
         if self.captured.traced.seeded is not None:  # the user's own function draws other numbers each time
             return untouched_outcome(self.captured, self.before, [inputs] * steps)
         returned = [values(self.run_flat(inputs)) for _ in range(steps)]
@@ -74,11 +74,11 @@ class UntouchedStep:
 
 
 class UntouchedMeasurement(NamedTuple):
-    """What the untouched step takes and does.
+    """The step time and the outcomes of the untouched step.
 
-    references: what its first CHECKED_STEPS steps do with the graph optimiser, without it and, where a GPU rounds to
-    TensorFloat-32, without that. diverged: what its loss became, and when, if it is not finite after these and the
-    timed steps.
+    references: outcomes of its first CHECKED_STEPS steps with the graph optimiser, without it and, if a GPU rounds to
+    TensorFloat-32, without that rounding. diverged: what its loss became, and when, if it is not finite after these and
+    the timed steps.
     """
 
     measured: Measured
@@ -93,11 +93,12 @@ def measure_untouched(
     clock: Callable[[], float] = time.perf_counter,
     suspends: Suspends | None = None,
 ) -> UntouchedMeasurement:
-    """Time the untouched step, and note what a placed step has to do: to agree with one of its references. The graph
-    optimiser changes rounding: on ResNet-50 the second losses are 0.9 % apart. So does TensorFloat-32, which no CPU
-    has: on an H100 the zoo's transformer did something else on the CPU, beyond what was allowed.
+    """Time the untouched step, and note its outcomes: a placed step has to agree with one of these references. There
+    are several because rounding differs. The graph optimiser changes it: on ResNet-50 the second losses are 0.9 %
+    apart. So does TensorFloat-32, which no CPU has: on a machine with an H100, the zoo's transformer differed on the
+    CPU by more than was allowed.
 
-    Call it before workers are joined: TensorFlow 2.21 drops variable updates of functions that it first compiles
+    Call this before workers are joined: TensorFlow 2.21 drops variable updates of functions that it first compiles
     while it is connected to a cluster (docs/decisions/002-untouched-first.md).
     """
     settings, suspends = settings or RunnerSettings(), suspends or Suspends()
@@ -116,8 +117,8 @@ def measure_untouched(
 
 
 def _diverged(returned: Returned, steps: int) -> str | None:
-    """What a loss became that is not finite, and after how many steps. returned: by the first steps, and by step number
-    `steps`.
+    """The first loss that is not finite, and after how many steps, in words; None if there is none. returned: what the
+    first steps and step number `steps` returned.
     """
     for number, values_of in zip([*range(1, len(returned)), steps], returned, strict=True):
         for loss in (value for value in values_of if is_float(value) and value.size == 1):
@@ -139,7 +140,7 @@ def _graph_optimizer(*, on: bool) -> Iterator[None]:
 
 @contextmanager
 def _full_floats() -> Iterator[None]:
-    """Have GPUs multiply in float32, not TensorFloat-32, in the block; nothing else may use them meanwhile."""
+    """In the block, GPUs multiply in float32, not TensorFloat-32; nothing else may use them meanwhile."""
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:
         yield

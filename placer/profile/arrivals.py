@@ -1,6 +1,6 @@
-"""What bringing a step's batch from the host's memory to a GPU takes, as a cost of the ops that take it there.
+"""The cost of bringing a step's batch from the host's memory to a GPU, as part of the costs of ops that take it there.
 
-A profile's batch lies on each device as constants; in training it is in the host's memory, where an input pipeline
+In a profile the batch lies on each device as constants. In training it is in the host's memory, where an input pipeline
 left it, and is copied once to each GPU that uses it. On an H100 the kernels of AlexNet's step took 13 of its 24 ms, and
 its batch of 79 MB another 12 (docs/decisions/037-first-gpu.md).
 """
@@ -24,7 +24,7 @@ Seconds = Mapping[str, Mapping[str, float]]
 
 
 def arrivals(captured: Captured, devices: Devices, inputs: Sequence[Any]) -> dict[str, dict[str, float]]:
-    """Op name -> GPU of this process -> seconds to bring there what the op takes of the batch, as measured now.
+    """Op name -> GPU of this process -> seconds to bring the op's part of the batch there, as measured now.
 
     Ops that take the same tensor share its seconds evenly. A tensor that lies on a GPU already costs nothing, because
     the program brought it before the step.
@@ -63,13 +63,13 @@ def shared(took: Seconds, takers_of: Mapping[str, Sequence[str]]) -> dict[str, d
 
 
 def copied_bytes(tensor: Any) -> int:
-    """What a GPU gets of a tensor; 0 where that stays in the host's memory."""
+    """Bytes of a tensor that are copied to a GPU; 0 if the tensor stays in the host's memory."""
     dtype = tf.as_dtype(tensor.dtype)
     return 0 if dtype in NEVER_COPIED else int(tf.size(tensor)) * int(dtype.size)
 
 
 def _seconds(devices: Devices, tf_name: str, size_bytes: int) -> float:
-    """0 of what does not fit."""
+    """Seconds to bring `size_bytes` to a GPU; 0 if they do not fit there."""
     if not size_bytes:
         return 0.0
     is_staged = devices.stages_from is not None and size_bytes >= devices.stages_from

@@ -1,8 +1,8 @@
 """Reads the GPU rows of a trace: kernels and copies, and which op of the step launched each.
 
 The trace's times of ops on a GPU are the host's, which only launches kernels. The GPU's own times are rows of its
-streams, by the number of the physical card whatever logical devices it is split into. A row is named after the op that
-launched it ("net/conv:Conv2D").
+streams. These are listed by the number of the physical card, whatever logical devices it is split into. A row is named
+after the op that launched it ("net/conv:Conv2D").
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GpuActivity(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A copy of an output of op `op` between devices. row: the op that requested the copy, "" where unknown."""
+    """A copy of an output of op `op` between devices. row: the op that requested the copy; "" if unknown."""
 
     work: GpuActivity
     op: str
@@ -51,7 +51,7 @@ class Attributed:
 
 
 def gpu_activities(step_stats: Any, zero_ns: int) -> list[GpuActivity]:
-    """All GPU activities in a StepStats proto, each once; empty where the trace has none (CUPTI is missing).
+    """All GPU activities in a StepStats proto, each once; empty if the trace has none (CUPTI is missing).
 
     zero_ns: the time that seconds are counted from.
     """

@@ -18,9 +18,9 @@ from placer.trace.random_streams import DRAWS, Draws
 
 
 def without_host_ops(captured: Captured, inputs: Sequence[Any], start: Mapping[str, Any] | None = None) -> Captured:
-    """The step whose host ops are left out. What others take from them is a constant instead: what they give for
-    `inputs`, in one run in this process; so steps of it train nothing sensible, but take as long. Its `graph` is the
-    same. The step itself where it has no host ops. start: node name of each variable -> its value; None = the user's.
+    """The step without its host ops; the step itself if it has none. What other ops take from them becomes a constant:
+    the value that the host ops give for `inputs` in one run in this process. So the steps train nothing sensible, but
+    take as long. The `graph` is the same. start: node name of each variable -> its value; None = the user's.
     """
     host = captured.host_ops
     if not host:
@@ -58,7 +58,7 @@ def _constant(text: str, value: Any) -> Any:
 def _values(
     captured: Captured, tensors: Sequence[str], inputs: Sequence[Any], start: Mapping[str, Any] | None
 ) -> list[Any]:
-    """What the tensors are in a step on `inputs`; the user's variables stay as they are."""
+    """The values of `tensors` in a step on `inputs`; the user's variables stay as they are."""
     if not tensors:
         return []
     needed = _needed(captured.graph_def, set(map(source_of, tensors)))
@@ -75,7 +75,7 @@ def _values(
 
 
 def _needed(graph_def: Any, names: Collection[str]) -> set[str]:
-    """The nodes `names`, and all that these wait for."""
+    """The nodes `names`, and all nodes that these wait for."""
     inputs = {node.name: [source_of(text) for text in node.input] for node in graph_def.node}
     found, stack = set(names), list(names)
     while stack:
@@ -86,8 +86,8 @@ def _needed(graph_def: Any, names: Collection[str]) -> set[str]:
 
 
 def _rewired(captured: Captured, constants: Mapping[str, Any]) -> Any:
-    """The GraphDef with constants for host ops, and without what only these took from outside. Who waited for a host op
-    waits for what it waited for.
+    """The GraphDef with constants for host ops, and without feeds that only these took. A node that waited for a host
+    op waits for what the host op waited for.
     """
     host, behind = captured.host_ops, behind_host(captured.graph_def, captured.host_ops)
     idle = {node.name for node in captured.graph_def.node if node.op in RIDERS or node.op == "VarHandleOp"}

@@ -21,10 +21,10 @@ Times = Mapping[str, Mapping[str, float]]
 def attempts(graph: OpGraph, topology: Topology, device: int) -> Iterator[tuple[int, ...]]:
     """Assignments (device of each op) for profiling `device`: as much on it as it can run and hold, then less and less.
 
-    What it has no kernels for runs elsewhere, each colocated unit as a whole. Where memory does not suffice, the
-    largest variables move, with whatever is expensive to cut from them (the units of placer.graph.coarsen). What a
-    device would not hold, as estimated, is left out, since it may end a process without an error; a GPU tries it where
-    nothing else is left.
+    Ops without a kernel on it run elsewhere, each colocated unit as a whole. If memory is not enough, the largest
+    variables move, with what is expensive to cut from them (the units of placer.graph.coarsen). Assignments that a
+    device would not hold, as estimated, are left out, because they may end a process without an error; a GPU tries them
+    if nothing else is left.
     """
     found = False
     for one in _candidates(graph, topology, device):
@@ -36,13 +36,13 @@ def attempts(graph: OpGraph, topology: Topology, device: int) -> Iterator[tuple[
 
 
 def nearest_lack(graph: OpGraph, topology: Topology, device: int) -> Lack | None:
-    """The least that is lacking under one of the assignments that `attempts` leaves out; None where there are none."""
+    """The smallest lack of memory among the assignments that `attempts` leaves out; None if there are none."""
     lacks = (lack_in_order(graph, topology, one) for one in _candidates(graph, topology, device))
     return min((lack for lack in lacks if lack is not None), key=lambda lack: lack.missing_bytes, default=None)
 
 
 def _candidates(graph: OpGraph, topology: Topology, device: int) -> Iterator[tuple[int, ...]]:
-    """The assignments of `attempts`, and those for which tensors leave no room."""
+    """The assignments of `attempts`, and those that devices would not hold with all tensors."""
     whole = tuple(alone(graph, topology, device))
     held = sum(op.memory_bytes for op, d in zip(graph.ops, whole, strict=True) if d == device)
     limit = topology.devices[device].memory_bytes
@@ -65,7 +65,7 @@ def _candidates(graph: OpGraph, topology: Topology, device: int) -> Iterator[tup
 
 
 def _even_share(topology: Topology, device: int) -> float:
-    """The device's share of the memory of all; 0 where not all are limited."""
+    """The device's share of the memory of all devices; 0 if not all are limited."""
     limits = [each.memory_bytes for each in topology.devices]
     known = [limit for limit in limits if limit is not None]
     total = float(sum(known))
@@ -73,7 +73,7 @@ def _even_share(topology: Topology, device: int) -> float:
 
 
 def alone(graph: OpGraph, topology: Topology, device: int) -> list[int]:
-    """Device of each op: `device` where it can run; for other colocated units the one with most memory that can."""
+    """Device of each op: `device` if it can run the op's colocated unit, else the one with most memory that can."""
     places = [device] * len(graph)
     for unit in graph.colocated:
         if not _can(graph, unit, topology.devices[device]):
@@ -84,7 +84,7 @@ def alone(graph: OpGraph, topology: Topology, device: int) -> list[int]:
 
 
 def without(graph: OpGraph, topology: Topology, barred: Collection[tuple[str, str]]) -> OpGraph:
-    """The graph with the (op name, device name) pairs in `barred` ruled out; the same graph where there are none."""
+    """The graph with the (op name, device name) pairs in `barred` ruled out; the same graph if there are none."""
     if not barred:
         return graph
     devices: dict[str, list[str]] = {}
@@ -119,14 +119,16 @@ def by_ratio(graph: OpGraph, topology: Topology, times: Times) -> dict[str, dict
 
 
 class _Ratios:
-    """How much longer ops take on one device than on another."""
+    """Ratios of the times of ops on one device to those on another."""
 
     def __init__(self, graph: OpGraph, times: Times) -> None:
         self.rows = [(op.type, times[op.name]) for op in graph.ops if len(times.get(op.name, ())) > 1]
         self.known: dict[tuple[str, str, str], float | None] = {}
 
     def of(self, kind: str, device: str, other: str) -> float | None:
-        """Median of seconds on `device` / seconds on `other` for ops of type `kind`; None where no op ran on both."""
+        """Median of seconds on `device` / seconds on `other` over ops of type `kind`, or over all ops if none of that
+        type ran on both; None if no op did.
+        """
         key = (kind, device, other)
         if key not in self.known:
             both = [(t, row[device] / row[other]) for t, row in self.rows if row.get(device, 0) and row.get(other, 0)]
@@ -170,8 +172,8 @@ def _units(graph: OpGraph, topology: Topology) -> list[list[int]]:
 def _elsewhere(
     graph: OpGraph, topology: Topology, device: int, ops: Sequence[int], held: Sequence[int] | None = None
 ) -> int:
-    """The other device with most memory that can run all of `ops`, preferring CPUs; `device` where there is none. held:
-    bytes by device that are no longer free.
+    """The other device with most free memory that can run all of `ops`, preferring CPUs; `device` if there is none.
+    held: bytes by device that are no longer free.
     """
     others = [d for d in range(len(topology)) if d != device and _can(graph, ops, topology.devices[d])]
     return max(others, key=lambda d: _room(topology.devices[d], held[d] if held else 0), default=device)

@@ -39,11 +39,11 @@ def profile(
 ) -> OpGraph:
     """The captured graph with `cost_s` of every op on every device: the median of `runs` traced steps on each.
 
-    start, limit_s: as in `trace_steps`. An op without a kernel for a device gets no cost there. Where a device's memory
-    does not suffice for the whole step, a part runs elsewhere, and its cost on the device is estimated
+    start, limit_s: as in `trace_steps`. An op without a kernel for a device gets no cost there. If a device's memory is
+    not enough for the whole step, a part runs elsewhere, and its cost on the device is estimated
     (placer.profile.partial_device). A device that can run no op of the step gets no costs, and so no ops. The cost of
-    an op on a GPU of this process includes bringing there what it takes of the batch (placer.profile.arrivals). Raises
-    PlacerError where no device can run any op of the step.
+    an op on a GPU of this process includes bringing the op's part of the batch there (placer.profile.arrivals). Raises
+    PlacerError if an op has no cost on any device.
     """
     topology, able = devices.topology, captured.graph
     own: dict[str, dict[str, float]] = defaultdict(dict)
@@ -78,7 +78,7 @@ def profile(
 
 
 def _order(captured: Captured, devices: Devices, assignment: Sequence[int]) -> Sequence[str]:
-    """One order of all ops where workers share the step, which might wait for each other without; else none."""
+    """One order of all ops if workers share the step, because they might wait for each other without it; else empty."""
     if not devices.addresses or len(set(assignment)) == 1:
         return ()
     names = (captured.graph.ops[v].name for v in captured.graph.order)
@@ -86,7 +86,7 @@ def _order(captured: Captured, devices: Devices, assignment: Sequence[int]) -> S
 
 
 def _check_timed(graph: OpGraph, costs: MappingABC[str, MappingABC[str, float]], why_not: MappingABC[str, str]) -> None:
-    """Raises PlacerError where an op has no cost on any device. why_not: why nothing ran, by device."""
+    """Raise PlacerError if an op has no cost on any device. why_not: why nothing ran, by device."""
     bare = next((op for op in graph.ops if not costs[op.name]), None)
     if bare is not None:
         said = "; ".join(f"{name}: {reason}" for name, reason in why_not.items()) or "each ran it elsewhere"
@@ -104,8 +104,8 @@ class Ran(NamedTuple):
 
 
 class FirstRun(NamedTuple):
-    """What came of profiling a device, or why nothing runs there; and the graph without the ops on the GPU that turned
-    out to have no kernel there.
+    """The traced steps of a device, or why nothing runs there; and the graph, in which ops that turned out to have no
+    kernel on that GPU are ruled out there.
     """
 
     ran: Ran | str
@@ -144,7 +144,7 @@ def _why_none(graph: OpGraph, topology: Topology, device: int) -> str:
 
 
 def _named(error: tf.errors.OpError, graph: OpGraph, is_here: Sequence[bool]) -> str | None:
-    """The op that an error names, if it is one with `is_here`."""
+    """The first op that an error names and that `is_here` assigns to the profiled device; None if there is none."""
     named = [node.name for node in [error.node_def] if node is not None] + NODE.findall(error.message)
     return next((name for name in named if name in graph.index and is_here[graph.index[name]]), None)
 
@@ -152,7 +152,7 @@ def _named(error: tf.errors.OpError, graph: OpGraph, is_here: Sequence[bool]) ->
 def _medians(
     graph: OpGraph, topology: Topology, assignment: Sequence[int], steps: Sequence[TracedStep]
 ) -> dict[tuple[str, str], float | None]:
-    """(op, its assigned device) -> seconds; None where TensorFlow ran it elsewhere because it has no kernel."""
+    """(op, its assigned device) -> seconds; None if TensorFlow ran the op elsewhere because it has no kernel there."""
     ran = {name: [step.cost_s(name) for step in steps] for name in topology.names}
     where = defaultdict(set)
     for step in steps:

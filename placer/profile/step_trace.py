@@ -1,4 +1,4 @@
-"""What ran when in one traced step: ops on devices, the kernels they launched on GPUs, and transfers."""
+"""Reads what ran when in one traced step: ops on devices, the kernels they launched on GPUs, and transfers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class TracedOp:
 
     @property
     def cost_s(self) -> float:
-        """Seconds for which it occupies its device. A GPU works through a queue that the host fills in order, so an op
-        delays the next one by its run time or its launch time, whichever is longer.
+        """Seconds for which the op occupies its device. A GPU works through a queue that the host fills in order, so an
+        op delays the next one by its run time or its launch time, whichever is longer.
         """
         return max(self.end_s - self.start_s if self.kernel_s is None else self.kernel_s, self.launch_s)
 
@@ -104,7 +104,7 @@ def _with_kernels(
 
 
 def _merged(rows: Sequence[TracedOp], kernels: Sequence[GpuActivity], syncs: Sequence[tuple[float, float]]) -> TracedOp:
-    """One row for an op. Its waits for the GPU are not launch time, because they are in the kernels waited for."""
+    """One row for an op. Its waits for the GPU are not launch time, because they count in the kernels waited for."""
     spans = [(kernel.start_s, kernel.end_s) for kernel in kernels]
     waits = [(max(a, row.start_s), min(b, row.end_s)) for row in rows for a, b in syncs]
     waited_s = union_s([(a, b) for a, b in waits if a < b])
@@ -130,7 +130,8 @@ class _Ends:
 
     def reached(self, copy: Copy) -> str | None:
         """The device a copy went to: that of the row that received it, because the trace has one name for all logical
-        GPUs of a card. Of several such rows, the first that ended after the copy, because it waited for it.
+        GPUs of a card. If there are several such rows, it is the first that ended after the copy began, because that
+        row waited for the copy. None if unknown.
         """
         there = self.hosts if copy.work.kind == "D2H" else self.gpus
         rows = [row for row in self.received[copy.op] if row.device in there]

@@ -1,4 +1,4 @@
-"""A traced TensorFlow session on the same cluster: the steps of a mapping, and what its traces say ran when."""
+"""Runs and traces the steps of a mapping in a TensorFlow session on the same cluster."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from placer.trace.random_streams import Draws
 
 RUNS, WARM_UP = 5, 3
 PROFILED, CLOSED = "ops were profiled", "a session was closed"
-FED_BYTES = 1 << 24  # of variables that are assigned at once, which a device holds twice
-MOST_LOST = 0.1  # of a GPU's kernel time
+FED_BYTES = 1 << 24  # of variables that are assigned at once; a device holds them twice meanwhile
+MOST_LOST = 0.1  # share of a GPU's kernel time that may belong to no op
 _serial = itertools.count()
 
 
@@ -98,10 +98,10 @@ def _session_graph(
 
 @contextmanager
 def watched_session(target: str, graph: tf.Graph, config: Any) -> Iterator[Any]:
-    """A session with a deadline. Where a device is lost it stays open: TensorFlow would wait 30 s for its end, and say
-    that it did not come.
+    """A session with a deadline. If a device is lost, the session stays open, because TensorFlow would wait 30 s for
+    its end, and then report that it did not end.
     """
-    # Two kinds of calls, so that one that is held up counts once.
+    # Two kinds of calls are watched, so that a call that is held up counts once.
     with waiting(CLOSED, first=True), tf.compat.v1.Session(target, graph=graph, config=config) as session:
         try:
             with waiting(PROFILED, first=True):
@@ -118,7 +118,7 @@ def _run(session: Any, fetches: list[str], runs: int, warm_up: int, devices: Dev
 
 
 def run_traced(session: Any, fetches: Any, wall: Callable[[], float] = time.time) -> Any:
-    """The RunMetadata of one call of the session, across which the wall clock was not set."""
+    """The RunMetadata of one call of the session, during which the wall clock was not set."""
     options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
 
     def run() -> Any:
@@ -195,7 +195,7 @@ def session_config(
     """A ConfigProto with this process's logical devices and without graph optimisation, like a placed step.
 
     limit_s: of each call; None = unlimited. soft: an op without a kernel for its device runs on another. cluster: the
-    workers by task number, where they do not know one another.
+    workers by task number, if they do not know one another.
     """
     config = tf_internals.devices.device_config()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -208,7 +208,7 @@ def session_config(
 
 
 def warn_of_lost_kernels(steps: Sequence[TracedStep], device: Device) -> None:
-    """Warn where a GPU's trace has no kernels, or where many kernels belong to no known op."""
+    """Warn if a GPU's trace has no kernels, or if many kernels belong to no known op."""
     if device.kind != "gpu" or not any(op.device == device.name for step in steps for op in step.ops):
         return
     kernel_s, lost_s = sum(step.kernel_s for step in steps), sum(step.unattributed_s for step in steps)

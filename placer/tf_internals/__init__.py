@@ -1,11 +1,11 @@
 """All calls of TensorFlow's private API, for the releases that placer/tf_version.py names.
 
-By what they are about: `functions` (graphs as functions), `calls` of these, `graphs` while they are traced,
+The modules, by subject: `functions` (graphs as functions), `calls` (of functions), `graphs` (while they are traced),
 `autograph`, `op_types`, `variables`, `containers`, `resources` (datasets, tables), `devices`, `settings` and
 `keras_parts`.
 
-docs/decisions/001-function-defs.md says why each is needed and what it saves; a new TensorFlow has to pass
-tests/placer/test_tf_internals.py. tests/placer/test_private_names.py lists the few private names that stand elsewhere.
+docs/decisions/001-function-defs.md says why each call is needed and what it saves; a new TensorFlow has to pass
+tests/placer/test_tf_internals.py. tests/placer/test_private_names.py lists the few private names used elsewhere.
 """
 
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""AutoGraph: which functions it converts, and what it calls in the place of Python's builtins."""
+"""AutoGraph: which functions it converts, and what it calls instead of Python's builtins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorflow.python.eager.polymorphic_function import tf_method_target
 
 
 def compiles_for_xla(function: Any) -> bool:
-    """Whether a tf.function was made with jit_compile=True; no other function was."""
+    """Whether a function is a tf.function made with jit_compile=True."""
     return bool(getattr(function, "_jit_compile", None))
 
 
@@ -35,26 +35,28 @@ def python_function(function: Any) -> Any:
 
 
 def is_converted(code: Any) -> bool:
-    """Whether AutoGraph has converted a function of this code before, called by another one, so that it reads its
-    source no more.
+    """Whether AutoGraph has already converted a function with this code, because another function called it; AutoGraph
+    does not read its source again.
     """
     return any(not how.user_requested for how in autograph_api._TRANSPILER._cache._cache.get(code, ()))
 
 
 def as_tensorflows_own(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which AutoGraph calls as it is, and goes on to convert what that calls."""
+    """Mark a function so that AutoGraph calls it unconverted, but still converts the functions that it calls."""
     return autograph_api.autograph_artifact(function)  # type: ignore[no-any-return]
 
 
 def autograph_overloads() -> dict[str, Callable[..., Any]]:
-    """What AutoGraph calls in the place of Python's builtins, by their names: the dict itself."""
+    """AutoGraph's own dict: name of a Python builtin -> function that AutoGraph calls instead."""
     found: dict[str, Callable[..., Any]] = py_builtins.BUILTIN_FUNCTIONS_MAP
     return found
 
 
 @contextmanager
 def autograph_calls(instead: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """Within the block, AutoGraph calls these in the place of Python's builtins, of which it replaces no others."""
+    """Within the block, AutoGraph also replaces the builtins in `instead`. instead: builtin that AutoGraph does not
+    replace by itself -> function that it calls instead.
+    """
     known, overloads = py_builtins.SUPPORTED_BUILTINS, py_builtins.BUILTIN_FUNCTIONS_MAP
     overloads.update({asked.__name__: own for asked, own in instead.items()})
     py_builtins.SUPPORTED_BUILTINS = (*known, *instead)
@@ -62,19 +64,19 @@ def autograph_calls(instead: Mapping[Any, Callable[..., Any]]) -> Iterator[None]
         yield
     finally:
         py_builtins.SUPPORTED_BUILTINS = known
-        overloads.update({asked.__name__: asked for asked in instead})  # another thread may be between the two
+        overloads.update({asked.__name__: asked for asked in instead})  # a thread may be between check and look-up
 
 
 def managed_names(frame: FrameType) -> tuple[str, ...]:
-    """The names that AutoGraph itself sets for the branch or loop that it makes in this frame."""
+    """The names that AutoGraph sets for the branch or loop that it makes in this frame; empty for other frames."""
     if frame.f_globals.get("__name__") != control_flow.__name__:
         return ()
     return tuple(map(str, frame.f_locals.get("symbol_names", ())))
 
 
 def carried(frame: FrameType) -> list[tuple[str, Any]] | None:
-    """The names and first values of what AutoGraph carries through the While that it makes in this frame, those of the
-    program last; None where it makes none.
+    """(name, first value) of each variable that AutoGraph carries through the While that it makes in this frame, the
+    program's own variables last; None if it makes no While here.
     """
     if frame.f_globals.get("__name__") != control_flow.__name__ or frame.f_code.co_name != "_tf_while_stmt":
         return None

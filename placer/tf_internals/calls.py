@@ -1,4 +1,4 @@
-"""Calls of concrete functions, and what is done around each of them."""
+"""Calls of concrete functions, and hooks that run around each call."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def is_recorded() -> bool:
 
 
 def call_concrete(concrete: Any, inputs: Sequence[Any], captured: Sequence[Any] | None = None) -> Any:
-    """What a concrete function returns for flat inputs. captured: other tensors than those that it captured; such calls
-    are not reported to the hook.
+    """Call a concrete function with flat inputs; return its result. captured: tensors to use instead of those that the
+    function captured; such a call is not reported to the hook.
     """
     if captured is None:
         return concrete._call_flat(list(inputs), concrete.captured_inputs)
@@ -32,8 +32,8 @@ Around = Callable[[Any, Sequence[Any]], tuple[Sequence[Any], Callable[[], None] 
 
 
 def around_function_calls(hook: Around | None) -> None:
-    """Call `hook` with each concrete function and its captured inputs right before it runs; use the captured inputs
-    that it returns instead, and call what it returns beside them, if anything, right afterwards. None removes the hook.
+    """Call `hook` with each concrete function and its captured inputs right before the function runs; None removes the
+    hook. The hook returns the captured inputs to use instead, and a function to call right afterwards, or None.
     """
     with _patching:
         _patched.hook = hook
@@ -57,7 +57,7 @@ def recorded_calls() -> Iterator[list[tuple[Any, list[Any]]]]:
 
 
 class _Patched:
-    """What the patched method does besides."""
+    """The hook and the recorders that the patched method serves."""
 
     def __init__(self) -> None:
         self.hook: Around | None = None
@@ -68,7 +68,7 @@ _patched, _patching = _Patched(), threading.Lock()
 
 
 def _patch() -> None:
-    """Replace the method as long as anybody needs that."""
+    """Replace the method as long as there is a hook or a recorder; else restore it."""
     needed = _patched.hook is not None or _patched.recorders
     concrete_function.ConcreteFunction._call_flat = _hooked_call_flat if needed else _call_flat
 

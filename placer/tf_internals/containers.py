@@ -1,4 +1,4 @@
-"""Lists and dicts that TensorFlow has put wrappers around, to track what is set."""
+"""Lists and dicts that TensorFlow has put into wrappers, which track what is set."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tensorflow.python.trackable import data_structures
 
 
 def stored_list(value: Any) -> list[Any] | None:
-    """The list that TensorFlow put a wrapper around, which tracks what is set; None where the value is no wrapper."""
+    """The list inside a wrapper of TensorFlow's that tracks what is set; None if the value is no such wrapper."""
     return value._storage if type(value) is data_structures.ListWrapper else None
 
 
 def tracked_container(value: Any) -> tuple[Any, Callable[[], None]]:
-    """The list or dict that TensorFlow put a wrapper around, and what to call when that was changed; the value itself,
-    and nothing to do, where it is no wrapper.
+    """The list or dict inside a wrapper of TensorFlow's, and the function to call after changing it. For any other
+    value: the value itself, and a function that does nothing.
     """
     if type(value) is data_structures.ListWrapper:
         return value._storage, value._update_snapshot

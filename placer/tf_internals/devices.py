@@ -26,7 +26,7 @@ def joined_tasks() -> dict[int, str]:
 
 
 def serve_cluster(cluster: tf.train.ClusterSpec) -> bool:
-    """Connect this process to another cluster by the server that it has; returns whether it has one.
+    """Connect this process to another cluster with its current server; return whether it has a server.
 
     `tf.config.experimental_connect_to_cluster` starts another server each time, and TensorFlow never ends one.
     """
@@ -47,11 +47,11 @@ def serve_cluster(cluster: tf.train.ClusterSpec) -> bool:
 
 @contextmanager
 def kept_by_workers(seconds: int) -> Iterator[None]:
-    """Workers that are joined in the block keep what this process has there although it has not called them for so long
-    by the wall clock, not just for ten minutes. It ends with them.
+    """Workers that are joined within the block keep what this process has there for `seconds` (wall clock) without a
+    call, instead of ten minutes. When a worker ends, what it keeps is lost in any case.
     """
     context = eager_context.context()
-    context.ensure_initialized()  # which would tell them ten minutes
+    context.ensure_initialized()  # done before, because this would tell workers ten minutes
     context.set_server_def = partial(context.set_server_def, keep_alive_secs=seconds)
     context.update_server_def = partial(context.update_server_def, keep_alive_secs=seconds)
     try:

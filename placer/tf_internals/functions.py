@@ -1,4 +1,4 @@
-"""Functions of TensorFlow's runtime: made of graphs, optimised, called, and taken away again."""
+"""Functions of TensorFlow's runtime: made of graphs, optimised, called, and removed again."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from tensorflow.python.grappler import tf_optimizer
 
 GraphDef = Any
 FunctionDef = Any
-MARK = "_placer"  # TensorFlow keeps attributes with an underscore, and looks at none that it does not know
+MARK = "_placer"  # TensorFlow keeps attributes with an underscore, and ignores those that it does not know
 _collecting = threading.Lock()
 
 
 def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
-    """Run Grappler's passes over `graph_def`; the tensors and ops named in `keep` stay, what they do not need goes.
+    """Run Grappler's passes over `graph_def`. The tensors and ops named in `keep` stay; ops that they do not need are
+    removed.
 
     Nested function calls are inlined, constants folded, identical ops merged. While and If stay one op each. Grappler
-    is given a CPU-only machine whatever is here, for two reasons: it would assume that unplaced ops run on the GPU and
-    could choose tensor layouts that no CPU kernel takes; and to detect devices it opens a session of its own, which
-    does not know about logical GPUs.
+    is always given a CPU-only machine, for two reasons: otherwise it would assume that unplaced ops run on the GPU, and
+    could choose tensor layouts that no CPU kernel takes; and to detect devices it would open a session of its own,
+    which does not know about logical GPUs.
     """
     meta = meta_graph_pb2.MetaGraphDef()
     meta.graph_def.CopyFrom(graph_def)
@@ -38,7 +39,7 @@ def optimize_graph(graph_def: GraphDef, keep: Sequence[str]) -> GraphDef:
     rewrite = config.graph_options.rewrite_options
     rewrite.min_graph_nodes = -1
     rewrite.memory_optimization = rewrite.NO_MEM_OPT  # its temporary variables tie ops on several devices together
-    rewrite.remapping = rewrite.OFF  # where it fuses Relu with a batch normalization, TensorFlow may refuse the graph
+    rewrite.remapping = rewrite.OFF  # if it fuses Relu with a batch normalization, TensorFlow may refuse the graph
     with grappler_cluster.Provision(devices=[_any_cpu()]) as machine:
         return tf_optimizer.OptimizeGraph(config, meta, cluster=machine)
 
@@ -76,7 +77,7 @@ def has_function(name: str) -> bool:
 
 
 def remove_function(name: str) -> None:
-    """Remove a function here and on the workers; workers already gone are ignored."""
+    """Remove a function here and on the workers; lost workers are ignored."""
     context = eager_context.context()
     if context.has_function(name):
         with suppress(tf.errors.OpError):  # on a device that is lost
@@ -97,17 +98,17 @@ def function_graph(function_def: FunctionDef) -> tuple[GraphDef, dict[str, str]]
 
 
 def mark_nodes(function_def: FunctionDef, mark: int) -> None:
-    """Mark every node of a function, to know it in the graphs that TensorFlow makes of the function."""
+    """Mark every node of a function, to recognise it in the graphs that TensorFlow makes of the function."""
     for node in function_def.node_def:
         node.attr[MARK].i = mark
 
 
 @contextmanager
 def collected_nodes(mark: int | None = None) -> Iterator[list[Any]]:
-    """Within the block, TensorFlow records the graph each device was given; the list receives the NodeDefs when the
-    block ends: those of the function with this mark only, or those of all functions.
+    """Within the block, TensorFlow records the graph that each device is given; when the block ends, the list receives
+    the NodeDefs of these graphs. mark: only nodes with this mark; None = the nodes of all functions.
 
-    A function gives its graphs at its first run. TensorFlow records all threads into one list, and may even mix the
+    TensorFlow records a function's graphs at its first run. It records all threads into one list, and may even mix the
     graphs of functions that first run at the same time, so nodes are told apart one by one. A lock lets one thread
     collect at a time.
     """

@@ -30,8 +30,9 @@ BRANCHES = (
 
 @contextmanager
 def around_branches(around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
-    """Within the block, `around` is given what this thread traces as a branch (of an If or a Case), or as the condition
-    or the body of a While; what it returns is traced instead. Only one thread may be in such a block.
+    """Within the block, `around` is called with each function that this thread traces as a branch (of an If or a Case),
+    or as the condition or the body of a While; the function that it returns is traced instead. Only one thread may be
+    in such a block.
     """
     thread, trace = threading.get_ident(), framework_func_graph.func_graph_from_py_func
 
@@ -48,7 +49,7 @@ def around_branches(around: Callable[[Callable[..., Any]], Callable[..., Any]]) 
 
 
 def branches_of(op: Any) -> list[Any]:
-    """The graphs of the branches of a traced If or Case; none for any other op. They take all inputs but the first."""
+    """The graphs of the branches of a traced If or Case; empty for other ops. They take all inputs except the first."""
     return list(cond_v2.get_func_graphs(op)) if op.type in ("If", "StatelessIf", "Case", "StatelessCase") else []
 
 
@@ -64,14 +65,14 @@ WRAPPER = "cflow_gradient_wrapper"
 
 def wrapped_graph(op: Any) -> Any:
     """The graph of the function that TensorFlow puts around a branch or a loop under a persistent tape, or under one
-    tape within another; None for any other op. It takes all inputs.
+    tape within another; None for any other op. The graph takes all inputs of the op.
     """
     name = op.get_attr("f").name if op.type in ("PartitionedCall", "StatefulPartitionedCall") else ""
     return called_graph(op) if WRAPPER in name else None
 
 
 def called_graph(op: Any) -> Any:
-    """The graph of the function that a traced op calls; None for any other op, and where no graph was traced for it."""
+    """The graph of the function that a traced op calls; None for any other op, or if no graph was traced for it."""
     if op.type not in ("PartitionedCall", "StatefulPartitionedCall"):
         return None
     graph = op.graph
@@ -92,8 +93,8 @@ def has_gradient(op: Any) -> bool:
 
 
 def is_step_graph(graph: Any) -> bool:
-    """Whether a graph is that of a trace itself, or of a branch or a loop there; that of a function called in it is
-    not.
+    """Whether a graph is the graph of a trace itself, or of a branch or a loop in it, but not of a function that it
+    calls.
     """
     while isinstance(graph, BRANCHES):
         graph = graph.outer_graph
@@ -102,7 +103,7 @@ def is_step_graph(graph: Any) -> bool:
 
 
 def called_graphs() -> Iterator[Any]:
-    """The graphs of this process's functions, without Placer's own, and without those of tf.data pipelines, which have
+    """The graphs of this process's functions, except Placer's own, and except those of tf.data pipelines, which have
     kernels of their own.
     """
     wrappers = instances_of([structured_function.StructuredFunctionWrapper])
@@ -116,5 +117,5 @@ def called_graphs() -> Iterator[Any]:
 
 
 def mark_graph() -> None:
-    """The graph that is built now is Placer's own."""
+    """Mark the graph that is being built as Placer's own."""
     setattr(framework_ops.get_default_graph(), MARK, True)

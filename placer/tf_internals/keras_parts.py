@@ -1,4 +1,4 @@
-"""What Keras does with a step, beside its layers: train functions, what it ties to tensors, its settings."""
+"""What Keras does with a step, besides its layers: train functions, what it ties to tensors, its settings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import tensorflow as tf
 
 KERAS_TIES = {"mask": "_keras_mask", "logits": "_keras_logits"}  # attributes of tensors
-OF_TENSORFLOW = ("_parent_trackable", "_name", "_unique_id", "_is_zeros_tensor")  # attributes that it puts on tensors
+OF_TENSORFLOW = ("_parent_trackable", "_name", "_unique_id", "_is_zeros_tensor")  # what TensorFlow puts on tensors
 
 
 def has_keras_train_function(model: Any) -> bool:
-    """Whether what `fit` calls for each batch is made by Keras, of the model's `train_step`."""
+    """Whether Keras itself makes the function that `fit` calls for each batch, from the model's `train_step`."""
     for name in ("make_train_function", "_make_function"):
         if name in vars(model) or getattr(type(model), name, None) is not getattr(_keras_model(), name):
             return False
@@ -21,7 +21,7 @@ def has_keras_train_function(model: Any) -> bool:
 
 
 def is_made_otherwise(train_function: Any) -> bool:
-    """Whether Keras made a train_function whose steps run eagerly, or compiled by XLA."""
+    """Whether the steps of a train_function that Keras made run eagerly or are compiled by XLA; False for None."""
     if train_function is None:
         return False
     functions = [held for held in _within(train_function).values() if hasattr(type(held), "python_function")]
@@ -29,20 +29,20 @@ def is_made_otherwise(train_function: Any) -> bool:
 
 
 def _keras_model() -> Any:
-    """Keras's class; not TensorFlow's name of it, which may be that of an older Keras."""
+    """The class keras.Model; not tf.keras.Model, which may be that of an older Keras."""
     import keras  # slow to import
 
     return keras.Model
 
 
 def _step_of_keras(train_function: Any) -> Any:
-    """The step that a train_function runs, where Keras made that; None for any other function."""
+    """The step that a train_function runs, if Keras made the train_function; None for any other function."""
     made_by_keras = getattr(train_function, "__code__", None) in _keras_model()._make_function.__code__.co_consts
     return _within(train_function).get("step_function") if made_by_keras else None
 
 
 def _within(function: Any) -> dict[str, Any]:
-    """What a function of Keras's holds in its closure, and the functions in it, by name."""
+    """What a function of Keras holds in its closure, by name, and what the functions in the closure hold in theirs."""
     found: dict[str, Any] = {}
     left, seen = [function], set()
     while left:
@@ -58,8 +58,8 @@ def _within(function: Any) -> dict[str, Any]:
 
 
 def keras_functions() -> dict[str, tuple[Any, str]]:
-    """Functions of Keras that compute otherwise while a step is traced (placer/trace/eager/keras_functions.py): the
-    module and the name of each. Empty where Keras is not imported.
+    """Functions of Keras that compute differently while a step is traced (placer/trace/eager/keras_functions.py): kind
+    -> (module, name). Empty if Keras is not imported.
     """
     found = {
         "logits": ("keras.src.backend.tensorflow.nn", "_get_logits"),
@@ -78,22 +78,22 @@ def tied_by_keras(tensor: Any) -> dict[str, Any]:
 
 
 def tied_by_program(tensor: Any) -> str | None:
-    """The first attribute of a tensor, composite ones included, that neither TensorFlow nor Keras has put on it."""
+    """The first attribute of a tensor, or composite tensor, that the program put on it; None if there is none."""
     held = vars(tensor)
     if not held:  # the usual case; this runs at each call of a plain step
         return None
-    not_own = "_keras_" if isinstance(tensor, tf.Tensor) else "_"  # a composite one keeps its parts in such attributes
+    not_own = "_keras_" if isinstance(tensor, tf.Tensor) else "_"  # composite tensors keep their parts there
     return next((name for name in held if not name.startswith(not_own) and name not in OF_TENSORFLOW), None)
 
 
 def tie_by_keras(tensor: Any, kind: str, tied: Any) -> None:
-    """Tie as Keras does. kind: as in `tied_by_keras`."""
+    """Tie `tied` to a tensor as Keras does. kind: as in `tied_by_keras`."""
     setattr(tensor, KERAS_TIES[kind], tied)
 
 
 def keras_settings() -> tuple[Any, Any]:
-    """What this thread's program has set with keras.config.set_dtype_policy (or Keras itself has) and with
-    enable_flash_attention; None before that.
+    """(dtype policy, flash attention) of this thread: what was set with keras.config.set_dtype_policy (or by Keras
+    itself) and with enable_flash_attention; None for what was not set yet.
     """
     held = sys.modules["keras.src.backend.common.global_state"].GLOBAL_STATE_TRACKER  # read before each call
     return getattr(held, "dtype_policy", None), getattr(held, "flash_attention", None)

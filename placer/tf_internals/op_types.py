@@ -11,7 +11,7 @@ from tensorflow.python.framework import kernels, op_def_registry
 
 
 def kernel_kinds(node: Any) -> frozenset[str]:
-    """The device kinds ("cpu", "gpu") with a kernel for a NodeDef's op and types; empty where TensorFlow lists none.
+    """The device kinds ("cpu", "gpu") with a kernel for a NodeDef's op and types; empty if TensorFlow lists none.
 
     Some ops (function calls, arguments) have no kernel of their own. A build for CPUs lists none for GPUs.
     """
@@ -29,13 +29,13 @@ def _kernel_kinds(op_type: str, types: tuple[tuple[str, frozenset[int]], ...]) -
 
 @cache
 def _constrained(op_type: str) -> tuple[str, ...]:
-    """The attributes by whose types an op type's kernels differ."""
+    """The attributes whose types decide which kernel of an op type fits."""
     constraints = (constraint for kernel in registered_kernels(op_type) for constraint in kernel.constraint)
     return tuple(sorted({constraint.name for constraint in constraints}))
 
 
 def _types(value: Any) -> frozenset[int]:
-    """The types in a NodeDef's attribute, by their numbers."""
+    """The types in a NodeDef's attribute, as DataType numbers."""
     return frozenset({value.type, *value.list.type} - {0})
 
 
@@ -52,7 +52,7 @@ def kinds_of(listed: Sequence[Any]) -> frozenset[str]:
 
 
 def takes(kernel: Any, types: Mapping[str, frozenset[int]]) -> bool:
-    """Whether a KernelDef accepts these types. types: attribute -> what a NodeDef has there."""
+    """Whether a KernelDef accepts these types. types: attribute -> DataType numbers of a NodeDef."""
     for constraint in kernel.constraint:
         allowed, given = constraint.allowed_values.list.type, types.get(constraint.name)
         if given is not None and allowed and not given <= set(allowed):
@@ -87,13 +87,13 @@ def input_type(node: Any, position: int) -> int:
 
 @cache
 def enumerated_attributes(op_type: str) -> frozenset[str]:
-    """The attributes of an op whose texts say what it computes: those that allow a few, and Einsum's equation."""
+    """The text attributes that decide what an op computes: those with a few allowed values, and Einsum's equation."""
     op_def = op_def_registry.get(op_type)
     listed = () if op_def is None else op_def.attr
     return frozenset({"equation", *(attr.name for attr in listed if attr.allowed_values.list.s)})
 
 
 def is_stateful(op_type: str) -> bool:
-    """Whether an op has an effect or a state of its own. A function has none: its ops have."""
+    """Whether an op has an effect or a state of its own. A function has none; only the ops in it have."""
     op_def = op_def_registry.get(op_type)
     return op_def is not None and op_def.is_stateful

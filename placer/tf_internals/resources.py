@@ -25,28 +25,28 @@ from placer.tf_internals.variables import is_eager
 
 
 def element_spec(spec: tf.data.IteratorSpec) -> Any:
-    """The TypeSpec of what the iterator of this spec gives."""
+    """The TypeSpec of the elements that an iterator with this spec gives."""
     return spec._element_spec
 
 
 def is_found_by_name(resource: Any) -> bool:
-    """Whether TensorFlow looks for a table, writer or queue by its name: for an open one that is not anonymous."""
+    """Whether TensorFlow finds a table, writer or queue by its name, because it is open and not anonymous."""
     return not getattr(resource, "_is_anonymous", False) and not getattr(resource, "_closed", False)
 
 
 def kept_by_dataset(dataset: Any) -> str | None:
-    """What a dataset of tf.data keeps under a name: "cache", in memory; "order", of a shuffle that TensorFlow would
-    shuffle otherwise without it; "draws", of random numbers that go on from epoch to epoch; None where it keeps
-    nothing, or is a node of a graph.
+    """What a dataset of tf.data keeps under a name: "cache": its elements, in memory; "order": the state of a shuffle,
+    without which the order would be a different one; "draws": the state of random numbers that go on from epoch to
+    epoch. None if it keeps nothing, or is a node of a graph.
     """
-    if not is_eager(getattr(dataset, "_variant_tensor", None)):  # none while it is made, and where that failed
+    if not is_eager(getattr(dataset, "_variant_tensor", None)):  # missing while it is made, and if that failed
         return None
     if isinstance(dataset, cache_op.CacheDataset):
         return "cache" if dataset._filename.numpy() == b"" else None
-    if isinstance(dataset, random_op._RandomDataset):  # by which sample_from_datasets mixes others
+    if isinstance(dataset, random_op._RandomDataset):  # sample_from_datasets uses one to mix others
         return "draws" if dataset._rerandomize and _is_seeded(dataset) else None
     if isinstance(dataset, shuffle_op._ShuffleDataset):
-        # A fixed order by a seed is the same again, and unseeded ones in each epoch are anything.
+        # A fixed order from a seed is the same again, and an unseeded order that changes each epoch may be any.
         return "order" if _is_seeded(dataset) == (dataset._reshuffle_each_iteration is not False) else None
     return None
 
@@ -56,7 +56,7 @@ def _is_seeded(dataset: Any) -> bool:
 
 
 def makes_batches(dataset: Any) -> bool:
-    """Whether a dataset of tf.data puts elements together to batches."""
+    """Whether a dataset of tf.data combines elements into batches."""
     kinds = batch_op._BatchDataset, batch_op._ParallelBatchDataset, ragged_batch_op._DenseToRaggedDataset
     return isinstance(dataset, (*kinds, padded_batch_op._PaddedBatchDataset))
 
@@ -72,15 +72,15 @@ def traces_dataset() -> bool:
 
 
 def dataset_captures() -> Iterator[Any]:
-    """The handles that functions of this process's tf.data pipelines hold. TensorFlow reads them when it likes."""
+    """The handles that functions of this process's tf.data pipelines hold. TensorFlow may read them at any time."""
     for wrapper in instances_of([structured_function.StructuredFunctionWrapper]):
-        function = getattr(wrapper, "_function", None)  # none while it is traced, and where that failed
+        function = getattr(wrapper, "_function", None)  # missing while it is traced, and if that failed
         if function is not None:
             yield from (outer for outer, _ in function.graph.captures if outer.dtype == tf.resource)
 
 
 def named_resource_kinds() -> dict[str, tuple[type, ...]]:
-    """What holds a resource that TensorFlow finds by its name: kind -> classes."""
+    """The classes whose objects hold a resource that TensorFlow finds by its name: kind -> classes."""
     return {
         "table": (lookup_ops.InitializableLookupTableBase, lookup_ops.MutableHashTable, lookup_ops.DenseHashTable),
         "loaded": (trackable_resource.RestoredResource,),

@@ -16,21 +16,21 @@ from tensorflow.python.ops.numpy_ops import np_dtypes
 
 
 def rewrites_precision() -> str | None:
-    """The option of `tf.config.optimizer` that has TensorFlow compute in short floats, where one is set. Asked before
-    each call: `get_experimental_options` takes ten times as long.
+    """The option of `tf.config.optimizer` that makes TensorFlow compute in short floats; None if none is set. This runs
+    before each call, and `get_experimental_options` would take ten times as long.
     """
     options = eager_context.context()._optimizer_experimental_options
     return next((name for name in options if name.startswith("auto_mixed_precision") and options[name]), None)
 
 
 def global_seed() -> int | None:
-    """What tf.random.set_seed was last given; None where it was never called."""
+    """The seed that tf.random.set_seed was last given; None if it was never called."""
     seed: int | None = eager_context.global_seed()
     return seed
 
 
 def global_generators() -> dict[str, Any]:
-    """The variables of the random generators that the whole program shares, those that exist, by what holds them."""
+    """The existing random generators that the whole program shares: description -> the generator's variable."""
     found = {}
     if stateful_random_ops.global_generator is not None:
         found["tf.random.get_global_generator()"] = stateful_random_ops.global_generator.state
@@ -47,17 +47,17 @@ def is_deterministic() -> bool:
 
 
 def op_callbacks() -> tuple[Any, ...]:
-    """What TensorFlow calls with each op of this thread (tf.debugging.enable_check_numerics and its like)."""
+    """The callbacks for each op of this thread (of tf.debugging.enable_check_numerics and the like)."""
     return tuple(eager_context.context().op_callbacks)
 
 
 def number_promotion() -> tuple[Any, ...]:
-    """How TensorFlow's operators take numbers of several types together (experimental_enable_numpy_behavior)."""
+    """How TensorFlow's operators combine numbers of different types (experimental_enable_numpy_behavior)."""
     return framework_ops.get_dtype_conversion_mode(), np_dtypes.is_prefer_float32()
 
 
 def draws_from_seeds(graph: Any) -> bool:
-    """Whether an op of a function's graph draws random numbers from a state of its own that begins with a seed."""
+    """Whether an op of a function's graph draws random numbers from a state of its own that starts from a seed."""
     if (known := _seeded.get(graph)) is None or known[0] != graph.version:
         ops = [op for op in graph.get_operations() if _has_seed(op.type)]
         _seeded[graph] = known = graph.version, any(op.get_attr("seed") or op.get_attr("seed2") for op in ops)

@@ -13,9 +13,9 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.ops import resource_variable_ops
 
 RESOURCE_VARIABLE: type = resource_variable_ops.BaseResourceVariable
-UNREAD_VARIABLE: type = resource_variable_ops._UnreadVariable  # what `assign` returns: the variable by another object
+UNREAD_VARIABLE: type = resource_variable_ops._UnreadVariable  # what `assign` returns: another object for it
 _captured_inputs = concrete_function.ConcreteFunction.captured_inputs
-_former_handles: dict[int, tuple[weakref.ref[Any], Any]] = {}  # id -> (a handle that was replaced, the one of now)
+_former_handles: dict[int, tuple[weakref.ref[Any], Any]] = {}  # id -> (a replaced handle, the current one)
 
 
 def is_eager(tensor: Any) -> bool:
@@ -34,14 +34,14 @@ def read_variable(handle: Any, dtype: tf.DType) -> Any:
 
 
 def handle_of(variable: Any) -> Any:
-    """The handle of a variable, taken without its being watched (placer/train/variables/hooks.py)."""
+    """The handle of a variable, read without notifying its watcher (placer/train/variables/hooks.py)."""
     handle = vars(variable).get("_handle")
     return variable.handle if handle is None else handle  # variables of other libraries keep it elsewhere
 
 
 def array_of(variable: Any) -> Any:
-    """The value of a variable as an array that cannot be written, or as a scalar. On this process's CPU it is the
-    tensor's own memory, which `numpy()` would copy: 0.9 s for 400 MB.
+    """The value of a variable as a read-only array, or as a scalar. On this process's CPU the array is the tensor's own
+    memory, which `numpy()` would copy: 0.9 s for 400 MB.
     """
     value = variable.read_value()._numpy()
     if isinstance(value, np.ndarray):
@@ -50,14 +50,14 @@ def array_of(variable: Any) -> Any:
 
 
 def bytes_of(tensor: Any) -> int:
-    """Bytes of an eager tensor; counted for each step, so not through its shape, which is made anew each time."""
+    """Bytes of an eager tensor. This runs in each step, so it does not use the shape, which is built at each access."""
     return int(tensor._num_elements() * tensor.dtype.size)
 
 
 def replace_handles(pairs: Sequence[tuple[Any, Any]]) -> None:
-    """Remember (a handle that variables have lost, the one that they have now), because functions traced before hold
-    the former, even where no object of Python stands for the variable any more. What asks a concrete function for its
-    captures (SavedModel, which finds variables by them) is given those of now.
+    """Remember replaced handles, because functions traced before still hold them, even if no Python object of the
+    variable is left. From now on, concrete functions give the current handles as their captures, by which SavedModel
+    finds variables. pairs: (replaced handle, current handle).
     """
     now = {id(former): fresh for former, fresh in pairs}
     for key, (gone, last) in list(_former_handles.items()):
@@ -78,7 +78,7 @@ def _forget_handle(key: int, _: Any) -> None:
 
 
 def current_handle(handle: Any) -> Any:
-    """The handle that its variable has now; the same where it was never replaced."""
+    """The current handle of the variable that `handle` belongs to; `handle` itself if it was never replaced."""
     former = _former_handles.get(id(handle))
     return former[1] if former is not None and former[0]() is handle else handle
 
@@ -89,11 +89,11 @@ def has_former_handles() -> bool:
 
 
 def is_handle_of_variable(handle: Any) -> bool:
-    """Whether a resource is a variable's, which alone says what it holds."""
+    """Whether a resource handle is a variable's: only these tell the shape and type of what they hold."""
     data = getattr(handle, "_handle_data", None)
     return bool(data is not None and data.is_set and data.shape_and_type)
 
 
 def has_recorded(tape: Any) -> bool:
-    """Whether a tape holds what `gradient` may still ask for; it knows variables by the handles that they had."""
+    """Whether a tape holds a recording for a later `gradient`; it knows variables by the handles that they had then."""
     return tape._tape is not None

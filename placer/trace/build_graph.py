@@ -27,7 +27,8 @@ def build_graph(
     content: str | None = None,
 ) -> OpGraph:
     """The OpGraph of a folded GraphDef. Constants and inputs are left out because they are placed with their consumers.
-    So are `host` ops, but waiting through them is kept as control edges. content: as `OpGraph.content`.
+    `host` ops are left out, too, but a wait that leads through them is kept as a control edge. content: as
+    `OpGraph.content`.
     """
     with tf.Graph().as_default() as tf_graph:
         tf.graph_util.import_graph_def(graph_def, name="")
@@ -85,7 +86,7 @@ def _variable_units(graph_def: Any, tf_graph: Any) -> dict[str, str]:
 
 
 def tensor_bytes(shape: tf.TensorShape, dtype: tf.DType) -> int:
-    """Bytes of a tensor; an unknown dimension counts as 1, strings and handles as nothing."""
+    """Bytes of a tensor. An unknown dimension counts as 1; strings, handles and an unknown rank count as 0 bytes."""
     if dtype in (tf.resource, tf.variant, tf.string) or shape.rank is None:
         return 0
     count = 1

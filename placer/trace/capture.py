@@ -36,12 +36,12 @@ TRAINS_NOTHING = "the step updates no variable, so it trains nothing; apply grad
 
 @dataclass(frozen=True)
 class Traced:
-    """The step's graph before folding, and the function that it is the graph of."""
+    """A traced step before folding: its concrete function, and names of nodes in the function's graph."""
 
     concrete: Any
     captures: dict[str, Any]  # node name -> captured tensor, in the order in which the function takes them
-    inputs: tuple[str, ...]  # in the same order
-    order: tuple[int, ...]  # which flat tensor of a call each of them is
+    inputs: tuple[str, ...]  # nodes, in the order in which the function takes them
+    order: tuple[int, ...]  # for each input, which flat tensor of a call it is
     outputs: tuple[str, ...]
     writes: tuple[str, ...]
     seeded: Any  # the traced GraphDef with the seeds of `Captured.graph_def`; None if the step draws no random numbers
@@ -56,7 +56,7 @@ class Traced:
         return [tensors[i] for i in self.order]
 
     def call(self, tensors: Sequence[Any], captured: Sequence[Any] | None = None) -> Any:
-        """Run the function on a call's flat tensors. captured: other tensors than those that it captured."""
+        """Run the function on a call's flat tensors. captured: tensors to use instead of its captures."""
         return tf_internals.calls.call_concrete(self.concrete, self.ordered(tensors), captured)
 
 
@@ -66,7 +66,7 @@ class Captured:
 
     name: str
     graph_def: Any  # variables are VarHandleOp nodes, inputs and other captured tensors Placeholder nodes
-    variables: dict[str, tf.Variable]  # node name -> the user's variable, or a tf.TensorSpec of a divided one's part
+    variables: dict[str, tf.Variable]  # node name -> the user's variable; a part's tf.TensorSpec if it is divided
     feeds: dict[str, Any]  # node name -> captured tensor that is not a variable
     input_names: tuple[str, ...]  # Placeholder node of each flat input
     output_names: tuple[str, ...]  # tensor ("node:0") of each flat output
@@ -76,13 +76,15 @@ class Captured:
     host_ops: frozenset[str] = frozenset()
     """Nodes, not in `graph`, that run in the coordinating process: iterators, tables, Python functions, prints."""
     draws: bool = False  # whether `graph_def` has the input DRAWS
-    repeats: str | None = None  # why random numbers would repeat where the step is built anew; None: they would not
-    drawn: Draws = field(default_factory=Draws)  # by all steps of a training, whatever their mapping
+    repeats: str | None = None  # why random numbers would repeat if the step were built again; None: they would not
+    drawn: Draws = field(default_factory=Draws)  # the draws of all steps of a training, under any mapping
     undivided: Captured | None = None
-    """The step as it was traced, where ops of this one are divided (placer/splits); `traced` is that of both."""
+    """The step before its ops were divided (placer/splits), with the same `traced`; None if no op is divided."""
     divided: Mapping[str, VariableParts] = field(default_factory=dict)  # variable of `undivided` -> its parts
     with_whole_statistics: Callable[[], Captured] | None = None
-    """Where parts of a batch normalise by statistics of their own: divides the step by the same plan without that."""
+    """Set if parts of a batch normalise by their own statistics: divides the step by the same plan, but normalises by
+    statistics of the whole batch.
+    """
 
     @property
     def whole(self) -> Captured:
@@ -90,7 +92,7 @@ class Captured:
         return self.undivided or self
 
     def joined(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of `variables` as values of the variables of `whole`."""
+        """Turn values of `variables` into values of the variables of `whole`: parts are concatenated."""
         found = {name: value for name, value in values.items() if name in self.whole.variables}
         for name, parts in self.divided.items():
             found[name] = np.concatenate([values[part] for part in parts.nodes], parts.axis)
@@ -103,18 +105,18 @@ class Captured:
 
     @cached_property
     def written(self) -> frozenset[str]:
-        """The nodes of variables that the step may write: those whose handle goes to other ops than reads."""
+        """The nodes of variables that the step may write: those whose handle goes to an op other than a read."""
         taken = (source_of(i) for node in self.graph_def.node if node.op not in READS for i in node.input)
         return frozenset(taken) & self.variables.keys()
 
     @cached_property
     def has_loose_check(self) -> bool:
-        """As in `AccessOrder`."""
+        """Whether nothing orders some check and some write (`AccessOrder.has_loose_check`)."""
         return AccessOrder(self.graph_def).has_loose_check()
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The nodes that a call gives a value: inputs, the number of draws where steps draw, captures, variables."""
+        """The nodes to which a call gives values: inputs, the number of draws if steps draw, captures, variables."""
         return (*self.input_names, *([DRAWS] if self.draws else ()), *self.feeds, *self.variables)
 
     @cached_property
@@ -124,8 +126,8 @@ class Captured:
 
     @cached_property
     def is_ordered(self) -> bool:
-        """Whether two runs of the step on one device give the same bits. Sums of rows that several threads scatter
-        into a variable do not, because the order in which they arrive decides how they round.
+        """Whether two runs of the step on one device give the same bits. They do not if several threads scatter rows
+        into a variable, because the order in which the rows arrive decides the rounding.
         """
         return not any(is_unordered(node) for node in nodes_within(self.graph_def))
 
@@ -156,7 +158,7 @@ class Captured:
 
     @cached_property
     def _returned(self) -> tuple[Any, list[bool]]:
-        """What the step returned when it was traced, and which of its leaves are tensors."""
+        """The structure that the step returned when it was traced, and which of its leaves are tensors."""
         structure = self.traced.concrete.structured_outputs
         return structure, [leaf is not None for leaf in tf.nest.flatten(structure, expand_composites=True)]
 
@@ -175,12 +177,12 @@ def capture(
 ) -> Captured:
     """Trace `step` (a function, a tf.function, or a compiled keras.Model) as called with `args` and `kwargs`.
 
-    Tensors and arrays in them are the step's inputs, everything else is a constant. needs_loss: require the step to
-    return a floating-point tensor. trains: require it to update a variable; an inference updates none. elements:
-    position of an iterator among the flat tensors -> the shapes of its element, which the captured step takes instead
-    (placer/trace/iterator_inputs.py). layout: of the arguments, where it is known. traced: what `trace` gave before
-    for this step, which is not traced again then. Raises BadInputError where the step cannot be traced or placed,
-    returns no such tensor, or updates no variable.
+    Tensors and arrays in the arguments are the step's inputs, everything else is a constant. needs_loss: require the
+    step to return a floating-point tensor. trains: require it to update a variable; an inference updates none.
+    elements: position of an iterator among the flat tensors -> the shapes of its element, which the captured step
+    takes instead (placer/trace/iterator_inputs.py). layout: the layout of the arguments, if it is known. traced: what
+    `trace` returned for this step before; the step is then not traced again. Raises BadInputError if the step cannot
+    be traced or placed, returns no floating-point tensor, or updates no variable.
     """
     layout = layout or layout_of(args, kwargs, name)
     concrete, order = traced if traced is not None else trace(step, layout, name)
@@ -190,7 +192,7 @@ def capture(
     graph_def = _renamed(concrete, names)
     repeats = repeating_draws(graph_def)  # before each draw has a seed
     give_seeds(graph_def)
-    function = _traced(concrete, graph_def, names, order)  # with seeds, but for any shape for which it was traced
+    function = _traced(concrete, graph_def, names, order)  # with seeds, but still with the shapes of the trace
     _give_shapes(graph_def, {name: layout.specs[i] for name, i in zip(function.inputs, order, strict=True)})
     folded = _folded(name, graph_def, variables, function)
     content = content_of(folded.graph_def)  # before draws are given constants, which differ from capture to capture
@@ -217,7 +219,7 @@ def capture(
 
 
 class Folded(NamedTuple):
-    """A folded GraphDef, with what `Captured` has of the same names."""
+    """A folded GraphDef, and the names of its inputs, outputs and writes, as in `Captured`."""
 
     graph_def: Any
     inputs: tuple[str, ...]
@@ -228,7 +230,7 @@ class Folded(NamedTuple):
 def _check_step(
     step: str, concrete: Any, names: Mapping[str, str], variables: Mapping[str, Any], *, needs_loss: bool, trains: bool
 ) -> None:
-    """Raises BadInputError as `capture` does."""
+    """Raise BadInputError if the shape of a variable may change, no loss is returned, or no variable is updated."""
     if (loose := next((v for v in variables.values() if not v.shape.is_fully_defined()), None)) is not None:
         raise BadInputError(f"{step}: its variable {short(loose.name)} has a shape that may change, {loose.shape}.")
     if needs_loss and not any(t.dtype.is_floating for t in concrete.outputs):
@@ -238,7 +240,10 @@ def _check_step(
 
 
 def _folded(step: str, graph_def: Any, variables: dict[str, tf.Variable], function: Traced) -> Folded:
-    """graph_def: the function's, with the shapes of the call. Raises BadInputError where it cannot be folded."""
+    """Fold `graph_def`, the graph of `function` with the shapes of the call.
+
+    Raises BadInputError if it cannot be folded, or has control flow of TensorFlow 1.
+    """
     try:
         graph_def, writes = fold(graph_def, variables, function.given, function.outputs, function.writes)
     except (tf.errors.OpError, ValueError) as error:
@@ -249,7 +254,7 @@ def _folded(step: str, graph_def: Any, variables: dict[str, tf.Variable], functi
 
 
 def _with_elements(folded: Folded, elements: Mapping[int, Sequence[Any]]) -> Folded:
-    """The same with elements of iterators as inputs in place of the iterators. elements: as in `capture`."""
+    """Replace the iterators among the inputs by their elements. elements: as in `capture`."""
     graph_def, inputs, outputs, writes = folded
     for i in sorted(elements, reverse=True):
         graph_def, parts, taker = fed(graph_def, inputs[i], elements[i])
@@ -260,14 +265,17 @@ def _with_elements(folded: Folded, elements: Mapping[int, Sequence[Any]]) -> Fol
 
 
 def _check_order(step: str, graph_def: Any) -> None:
-    """Raises BadInputError where two ops use a variable in no order. TensorFlow gives a tf.function's ops one."""
+    """Raise BadInputError if nothing orders two ops that use one variable. TensorFlow orders those of a tf.function."""
     if (pair := AccessOrder(graph_def).first_open()) is not None:
         first, second = map(short, pair)
         raise BadInputError(f"{step}: nothing orders {first} and {second}, which use one variable.")
 
 
 def _traced(concrete: Any, graph_def: Any, names: Mapping[str, str], order: Sequence[int]) -> Traced:
-    """graph_def: the function's, with stable names and seeds. order: which flat tensor of a call each input is."""
+    """Return the `Traced` of a concrete function.
+
+    graph_def: its graph, with stable names and seeds. order: which flat tensor of a call each input is.
+    """
     return Traced(
         concrete=concrete,
         captures={names.get(inner.op.name, inner.op.name): outer for outer, inner in concrete.graph.captures},
@@ -298,9 +306,9 @@ def _captures(concrete: Any, names: Mapping[str, str], step: str) -> tuple[dict[
 def _stable_names(concrete: Any, order: Sequence[int]) -> dict[str, str]:
     """Name of an input's or a capture's node -> the name that it has in every trace of the step.
 
-    What cuts a divided input is named after it, and only a tf.function's inputs are named after its parameters. A
-    nested function's captures are named by numbers that differ between processes. order: which flat tensor of a call
-    each input is.
+    The ops that cut a divided input are named after the input, and TensorFlow names only the inputs of a tf.function
+    after its parameters. It names the captures of a nested function by numbers that differ between processes. order:
+    which flat tensor of a call each input is.
     """
     captured = [inner.op.name for _, inner in concrete.graph.captures]
     names = {name: f"captured_{i}" for i, name in enumerate(captured) if name.isdigit()}
@@ -317,7 +325,7 @@ def _renamed(concrete: Any, names: Mapping[str, str]) -> Any:
 
 
 def _give_shapes(graph_def: Any, specs: Mapping[str, Any]) -> None:
-    """Give inputs the shapes of the call: a trace for any size (`input_signature`) has none to cost and divide by."""
+    """Give inputs the shapes of the call, which costs and splits need; a trace by `input_signature` may lack them."""
     for node in graph_def.node:
         spec = specs.get(node.name)
         if spec is not None and node.op == "Placeholder":
@@ -331,7 +339,7 @@ def _writes(concrete: Any) -> tuple[str, ...]:
 
 
 def trains_nothing(concrete: Any) -> bool:
-    """Whether a step's concrete function updates no variable. Raises BadInputError where one is nowhere to be found."""
+    """Whether a step's concrete function updates no variable. Raises BadInputError if a variable cannot be found."""
     by_handle = owners(concrete)
     variables = {inner.op.name: by_handle.get(id(outer)) for outer, inner in concrete.graph.captures}
     held = {name: variable for name, variable in variables.items() if variable is not None}

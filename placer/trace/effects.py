@@ -1,4 +1,4 @@
-"""What a step does besides computing: only effects on variables can be tried, and some of them round at random."""
+"""The effects of a step: only those on variables can be tried, and some of these round differently in each run."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ BY_PART = (
 
 
 def unrepeatable_effect(graph_def: Any) -> str | None:
-    """In words, an effect of the step that a scratch run would have, too; None where there is none.
+    """An effect of the step, in words, that a scratch run would have, too; None if there is none.
 
-    What may be repeated is listed; of any other stateful op nobody here knows what it does.
+    The stateful ops that may be repeated are listed here. Any other stateful op may have any effect.
     """
     for node in nodes_within(graph_def):
         if not _may_be_repeated(node.op):

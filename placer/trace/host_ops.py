@@ -19,10 +19,10 @@ TIED_TYPES = ("Collective", "Horovod", "Nccl", "TPU", "Xla")
 
 def host_ops(name: str, graph_def: Any) -> frozenset[str]:
     """The nodes that must run in the coordinating process: Python functions, and all ops on a resource that is not a
-    variable, because it lives there.
+    variable, because that resource lives there.
 
-    Raises BadInputError where such an op also takes a variable, which may be on another device, and for ops that can
-    run only where the user put them.
+    Raises BadInputError if such an op also takes a variable, which may be on another device, and for ops that can run
+    only where the user put them.
     """
     python = _functions_with(graph_def, HOST_TYPES)
     with tf.Graph().as_default() as tf_graph:
@@ -70,7 +70,7 @@ def _maker(tensor: Any) -> Any:
 
 
 def _functions_with(graph_def: Any, types: frozenset[str]) -> set[str]:
-    """Functions of the library that contain an op of such a type, or call a function that does."""
+    """The functions of the library that contain an op of one of the `types`, or call a function that does."""
     found: set[str] = set()
     functions = graph_def.library.function
     before = -1

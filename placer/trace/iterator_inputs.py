@@ -1,7 +1,7 @@
 """Takes batches out of a step's iterators and passes them to it, so that a step can be repeated on the same batch.
 
-This is possible where the traced graph always takes exactly one element from each iterator that it is given. A step
-that uses an iterator in any other manner cannot be repeated.
+This is possible if the traced graph always takes exactly one element from each iterator that it is given. A step that
+uses an iterator in any other manner cannot be repeated.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NEXT = "IteratorGetNext"
 class NoBatchError(Exception):
     """An iterator has ended, or failed.
 
-    tensors: the call's flat tensors, where each iterator before that one is replaced by its next element, and one that
-    failed by an iterator that has ended. asked: the positions of the iterators whose element was taken. failed: what
-    the iterator raised; None where it has ended.
+    tensors: the call's flat tensors. Each iterator before the one that ended or failed is replaced by its next element,
+    and an iterator that failed is replaced by one that has ended. asked: the positions of the iterators whose element
+    was taken. failed: what the iterator raised; None if it has ended.
     """
 
     def __init__(self, tensors: Sequence[Any], asked: Sequence[int], failed: tf.errors.OpError | None = None) -> None:
@@ -43,12 +43,12 @@ class Feeding:
 
     @classmethod
     def of(cls, layout: Layout) -> Feeding | None:
-        """The iterators of a layout; None where it has none."""
+        """The iterators of a layout; None if it has none."""
         found = dict(_iterators(layout))
         return cls(found) if found else None
 
     def taken(self, tensors: Sequence[Any]) -> list[Any]:
-        """`tensors` with each iterator replaced by its next element. Raises NoBatchError."""
+        """`tensors` with each iterator replaced by its next element. Raises NoBatchError if one has ended or failed."""
         found: list[Any] = []
         asked: list[int] = []
         for i, tensor in enumerate(tensors):
@@ -70,8 +70,8 @@ class Feeding:
 
     @contextmanager
     def lent(self, tensors: Sequence[Any], asked: Collection[int] | None = None) -> Iterator[list[Any]]:
-        """The inverse of `taken`: each element's tensors replaced by an iterator over that one element. asked: the
-        positions of the iterators whose elements are there; None for all.
+        """The inverse of `taken`: the tensors of each element are replaced by an iterator over that one element. asked:
+        the positions of the iterators whose elements are in `tensors`; None for all.
         """
         asked = self.elements if asked is None else asked
         left, found, held = iter(tensors), [], []
@@ -85,7 +85,7 @@ class Feeding:
         yield found
 
     def shapes(self, tensors: Sequence[Any]) -> dict[int, list[Any]]:
-        """The shapes of the elements among `taken` tensors, by the position of their iterator."""
+        """Position of each iterator -> the shapes of its element. tensors: as `taken` returns them."""
         left, found = iter(tensors), {}
         for i in range(self._width(len(tensors), self.elements)):
             parts = [next(left) for _ in tf.nest.flatten(self.elements[i])] if i in self.elements else [next(left)]
@@ -99,12 +99,12 @@ class Feeding:
         return list(tf.raw_ops.IteratorGetNext(iterator=iterator, output_types=types, output_shapes=shapes))
 
     def _width(self, taken: int, asked: Collection[int]) -> int:
-        """Number of flat tensors with iterators, from the number with elements of those asked."""
+        """The number of a call's flat tensors. taken: their number once the iterators at `asked` gave elements."""
         return taken - sum(len(tf.nest.flatten(self.elements[i])) - 1 for i in asked)
 
 
 def ended(spec: Any) -> Any:
-    """An iterator over elements of type `spec` that has ended; None where some are no plain tensors."""
+    """An iterator over elements of type `spec` that has ended; None if the elements are not only plain tensors."""
     leaves = tf.nest.flatten(spec)
     if not all(isinstance(leaf, tf.TensorSpec) and leaf.dtype.is_numpy_compatible for leaf in leaves):
         return None
@@ -117,7 +117,7 @@ def ended(spec: Any) -> Any:
 
 
 def unrepeatable(layout: Layout, concrete: Any) -> str | None:
-    """Why steps cannot be repeated with what they were given, in words; None where they can be."""
+    """Why a step cannot be repeated with the same arguments, in words; None if it can."""
     leaves = list(_placed_leaves(layout))
     if any(isinstance(leaf, tf.data.DatasetSpec) for _, leaf in leaves):
         return "it takes a whole dataset; pass batches, or iter(dataset) and take one batch a step"
@@ -138,8 +138,8 @@ def unrepeatable(layout: Layout, concrete: Any) -> str | None:
 
 
 def several(layout: Layout) -> str | None:
-    """Why no batches are taken for a plain step with these arguments, in words; None where they may be. Which of its
-    iterators have moved when one ends depends on the order in which the step asks them.
+    """Why batches must not be taken for a plain step with these arguments, in words; None if they may. With several
+    iterators, the order in which the step asks them decides which of them have moved when one ends.
     """
     if len(list(_iterators(layout))) < 2:
         return None
@@ -150,8 +150,10 @@ def several(layout: Layout) -> str | None:
 
 
 def fed(graph_def: Any, iterator: str, shapes: Sequence[Any]) -> tuple[Any, list[str], str]:
-    """(the graph with Placeholders of these shapes for the element of input `iterator`; their names; the node that took
-    the element). Raises BadInputError where the step does not take exactly one element.
+    """Replace the input `iterator` by Placeholders of these shapes for its element.
+
+    Returns (the new graph, the names of the Placeholders, the node that took the element). Raises BadInputError if the
+    step does not take exactly one element.
     """
     users = [node for node in graph_def.node if iterator in map(source_of, node.input)]
     if [node.op for node in users] != [NEXT]:
@@ -180,7 +182,7 @@ def redirect_element(text: str, taker: str, names: Sequence[str]) -> str:
 
 
 def _placed_leaves(layout: Layout) -> Iterator[tuple[int, Any]]:
-    """The TypeSpec of each tensor leaf, with the position of its first flat tensor."""
+    """(position of its first flat tensor, TypeSpec) of each tensor leaf."""
     at = 0
     for leaf, is_tensor in zip(layout.leaves, layout.are_tensors, strict=True):
         if is_tensor:
@@ -189,7 +191,7 @@ def _placed_leaves(layout: Layout) -> Iterator[tuple[int, Any]]:
 
 
 def _iterators(layout: Layout) -> Iterator[tuple[int, Any]]:
-    """The TypeSpec of what each iterator gives, with the iterator's position."""
+    """(position among the flat tensors, TypeSpec of an element) of each iterator."""
     for i, leaf in _placed_leaves(layout):
         if isinstance(leaf, tf.data.IteratorSpec):
             yield i, tf_internals.resources.element_spec(leaf)

@@ -1,7 +1,7 @@
-"""What is tied to a tensor as attributes. By Keras, and losses and metrics read it: a mask, and the logits behind
-probabilities. By the program: anything.
+"""Finds the values that are tied to a tensor as attributes.
 
-A graph knows nothing of them. A plain step that returns what Keras tied is traced as one that returns that, too.
+Keras ties a mask, and the logits behind probabilities, which losses and metrics read. The program may tie anything. A
+graph does not hold such attributes, so a plain step whose outputs have Keras's is traced as one that returns them, too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ TENSOR_VALUES = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 
 
 class Tied(NamedTuple):
-    """What a step returned, with what is tied to it: by kind, and by the number of the leaf as text."""
+    """The outputs of a step, and what Keras tied to them: kind -> number of the leaf, as text -> tensor."""
 
     outputs: Any
     ties: dict[str, dict[str, Any]]
 
     def tie(self) -> Any:
-        """The outputs, with the ties as attributes again."""
+        """Return the outputs, with the ties set as attributes again."""
         leaves = tf.nest.flatten(self.outputs)
         for kind, by_leaf in self.ties.items():
             for number, tensor in by_leaf.items():
@@ -34,7 +34,7 @@ class Tied(NamedTuple):
 
 
 def with_ties(outputs: Any) -> Any:
-    """What a step returned, as `Tied` where Keras tied something to a tensor of it."""
+    """Return the outputs of a step, as `Tied` if Keras tied something to a tensor among them."""
     if isinstance(outputs, Tied):
         return outputs
     ties: dict[str, dict[str, Any]] = {}
@@ -45,28 +45,28 @@ def with_ties(outputs: Any) -> Any:
 
 
 def ties_of(outputs: Any) -> frozenset[tuple[str, int]]:
-    """What is tied to what a step returned, or its trace returns (`Tied`): kinds, with the numbers of leaves."""
+    """(kind, number of the leaf) of each tie of the outputs of a step, or of its trace (`Tied`)."""
     found = with_ties(outputs)
     ties = found.ties if isinstance(found, Tied) else {}
     return frozenset((kind, int(number)) for kind, by_leaf in ties.items() for number in by_leaf)
 
 
 def lost_tie(before: frozenset[tuple[str, int]], outputs: Any) -> str | None:
-    """In words, what was tied to outputs of a step and is not in its trace, or the other way round; None where all is.
-    A branch or a loop of a trace makes other tensors of what it gives.
+    """A tie, in words, that the outputs of a step had (`before`) and those of its trace (`outputs`) lack, or the other
+    way round; None if both have the same. Ties get lost because a branch or a loop of a trace returns new tensors.
     """
     differ = before ^ ties_of(outputs)
     return IN_WORDS[min(differ)[0]] if differ else None
 
 
 def tie_in(values: Any) -> str | None:
-    """In words, what is tied to a tensor of a nested structure, by Keras or by the program; None where nothing is."""
+    """In words, what Keras or the program tied to a tensor of a nested structure; None if nothing is tied."""
     leaves = _leaves(values)
     return next((IN_WORDS[kind] for leaf in leaves for kind in _ties(leaf)), None) or _attribute_in(leaves)
 
 
 def attribute_in(values: Any) -> str | None:
-    """In words, the attribute that the program put on a tensor of a nested structure; None where there is none."""
+    """In words, the attribute that the program put on a tensor of a nested structure; None if there is none."""
     return _attribute_in(_leaves(values))
 
 

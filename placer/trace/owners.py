@@ -1,7 +1,7 @@
 """Finds the variables whose handles a function holds.
 
-TensorFlow notes a variable in `graph.variables` when it is read, but not where a function reaches it by its handle
-alone: `assign(..., read_value=False)`, ops on `variable.handle`, `tf.gather_nd` of one that is not trained.
+TensorFlow notes a variable in `graph.variables` when it is read, but not if a function reaches it by its handle alone:
+`assign(..., read_value=False)`, ops on `variable.handle`, `tf.gather_nd` of a variable that is not trained.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from placer.instances import instances_of
 
 
 def owners(concrete: Any) -> dict[int, tf.Variable]:
-    """id of each tensor that a function captured, where it is a variable's handle -> the variable.
+    """id of each captured tensor that is a variable's handle -> the variable.
 
-    Raises BadInputError where the program has dropped a variable, so that nothing but its handle is left: nobody could
-    say then when it is read or written.
+    Raises BadInputError if the program has dropped a variable and only its handle is left, because Placer could not
+    tell then when it is read or written.
     """
     outers = [outer for outer, _ in concrete.graph.captures if outer.dtype == tf.resource]
     handles = {
@@ -40,11 +40,11 @@ def owners(concrete: Any) -> dict[int, tf.Variable]:
 
 
 def _noted(graph: Any) -> list[tf.Variable]:
-    with suppress(AssertionError):  # a variable is gone, which the function goes on without
+    with suppress(AssertionError):  # a variable was dropped, and the function works without it
         return list(graph.variables)
     return []
 
 
 def _is_of_variable(handle: Any) -> bool:
-    """Whether a handle, which may be that of a table or an iterator, is a variable's that holds a value."""
+    """Whether a handle is that of a variable with a value, and not that of a table or an iterator."""
     return tf_internals.variables.is_eager(handle) and tf_internals.variables.is_initialized(handle)

@@ -1,10 +1,10 @@
 """Random numbers that do not depend on where, or how often, a step was built.
 
-TensorFlow's stateful random ops count their draws in the kernel: a step built anew, as each mapping is, draws the same
-numbers again. They become stateless ops here, which compute the same Philox streams (Salmon et al. 2011) from a key and
-a counter: the key is the op's first seed, the counter's high word its second seed, and the low word is advanced by 256
-for each number that a call makes (`GuardedPhiloxRandom::ReserveRandomOutputs`). The step is given the number of calls
-before it.
+TensorFlow's stateful random ops count their draws in the kernel, so a step that is built again, as for each mapping,
+draws the same numbers again. Here they become stateless ops, which compute the same Philox streams (Salmon et al. 2011)
+from a key and a counter. The key is the op's first seed. The counter's high word is the op's second seed, and its low
+word is advanced by 256 for each number that a call makes (`GuardedPhiloxRandom::ReserveRandomOutputs`). The number of
+calls before it is an input of the step.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ OTHER_DRAWS = frozenset(
 )
 """Ops that draw from a state of their own, and have no stateless twin here."""
 DRAWS = "placer/draws"  # the input of the captured graph that says how many steps drew before
-PER_NUMBER = 256  # what a stateful op advances its counter by for each number
+PER_NUMBER = 256  # how far a stateful op advances its counter for each number
 PHILOX = 1  # TensorFlow's number of the algorithm
 
 
 class Draws:
-    """Counts the steps that drew, so that each draws numbers of its own, whatever mapping it runs under."""
+    """A counter of the steps that drew, so that each step draws numbers of its own under any mapping."""
 
     def __init__(self, taken: int = 0) -> None:
         self.taken = taken
 
     def next(self) -> tf.Tensor:
-        """What the next step is given: [2] uint64, the number of steps before it and 0."""
+        """Count the next step, and return its input DRAWS: [2] uint64, the number of steps before it and 0."""
         given = tf.constant([self.taken, 0], tf.uint64)
         self.taken += 1
         return given
@@ -60,7 +60,7 @@ def has_seeds(node: Any) -> bool:
 
 
 def repeating_draws(graph_def: Any) -> str | None:
-    """Why the random numbers of a step would repeat where it is built anew, in words; None where not."""
+    """Why the random numbers of a step would repeat if it were built again, in words; None if they would not."""
     seeded = next((node for node in draws_within(graph_def) if has_seeds(node)), None)
     if seeded is None:
         return None
@@ -79,9 +79,9 @@ def give_seeds(graph_def: Any) -> None:
 
 
 def make_stateless(graph_def: Any) -> bool:
-    """Replace the stateful random ops of a folded graph; returns whether it has the input DRAWS now.
+    """Replace the stateful random ops of a folded graph; return whether the graph now has the input DRAWS.
 
-    Left as they are: ops in the bodies of loops and branches, and ops that make a number of values known only at run
+    Ops in the bodies of loops and branches stay as they are, and so do ops whose number of values is known only at run
     time.
     """
     sizes = {node.name: _count(node) for node in graph_def.node if node.op == "Const"}
@@ -99,7 +99,7 @@ def make_stateless(graph_def: Any) -> bool:
 
 
 def _replace(graph_def: Any, node: Any, count: int) -> None:
-    """Make one stateful op stateless; `count` values a call."""
+    """Make one stateful op, which makes `count` values in each call, stateless."""
     name, seed, seed2 = node.name, node.attr["seed"].i, node.attr["seed2"].i
     _constant(graph_def, f"{name}/key", np.array([seed % 2**64], np.uint64))
     _constant(graph_def, f"{name}/stride", np.array([count * PER_NUMBER, 0], np.uint64))
@@ -128,7 +128,7 @@ def _constant(graph_def: Any, name: str, value: np.ndarray[Any, Any]) -> None:
 
 
 def _count(node: Any) -> int | None:
-    """Number of values in a tensor whose shape a Const holds; None where it holds something else."""
+    """The number of values in a tensor whose shape a Const holds; None if the Const cannot be a shape."""
     proto = node.attr["value"].tensor
     if proto.dtype not in (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum):
         return None

@@ -15,22 +15,22 @@ from placer.errors import BadInputError, one_line
 from placer.trace.arrays import bits, converted, spec_of, unread
 
 BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-VALUES = 3  # different ones of a number, until it counts as a tensor
-KINDS = 64  # of calls whose numbers are remembered
+VALUES = 3  # different values of a number, until it counts as a tensor
+KINDS = 64  # kinds of calls whose numbers are remembered
 MOST_INT, MOST_FLOAT = 2**30, 1e38
 
 
 class Signatures:
-    """Reads calls of a step; calls have equal keys where one captured step serves both.
+    """A reader of a step's calls: calls have equal keys if one captured step serves both.
 
-    A Python number (no bool) is a constant, until an argument was given VALUES different ones in calls that are alike
-    but for their numbers: from then on it counts as a scalar tensor, and one captured step serves all its values.
+    A Python number (not a bool) is a constant until its argument has had VALUES different values in calls that differ
+    only in their numbers. From then on it counts as a scalar tensor, and one captured step serves all its values.
     """
 
     def __init__(self, *, plain: bool = False, declared: Declared | None = None) -> None:
-        """plain: whether the step is no tf.function, and so is given NumPy arrays as they are. They are told apart from
-        tensors then, and what is neither, and could be read as an array, is refused. declared: of a tf.function with an
-        input signature.
+        """plain: whether the step is not a tf.function, and so is given NumPy arrays as they are. Keys then tell arrays
+        from tensors, and other objects that could be read as arrays are refused. declared: the input signature of a
+        tf.function; None if it has none.
         """
         self._is_plain, self._declared = plain, declared
         self.varied = False  # whether the latest call has numbers that count as tensors
@@ -72,14 +72,14 @@ class Signatures:
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> tuple[Sequence[Any], Mapping[str, Any] | None]:
         """A call's arguments. For a plain step, np.float64 values become Python floats: as tensors of float64 they
-        would not multiply with those of float32, as they do where the step is not traced.
+        would not multiply with tensors of float32, as np.float64 values do when the step is not traced.
         """
         if not self._is_plain:
             return args, kwargs
         return tuple(map(_as_float, args)), {name: _as_float(value) for name, value in (kwargs or {}).items()}
 
     def _arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> tuple[bool, ...]:
-        """Which leaves are arrays. Raises BadInputError for what is not NumPy's own and would become a tensor."""
+        """Whether each leaf is NumPy's. Raises BadInputError for another library's array, which would be a tensor."""
         leaves = tf.nest.flatten((tuple(args), dict(kwargs or {})))
         for leaf in leaves:
             if _is_array(leaf) and not _is_numpy(leaf):
@@ -99,7 +99,7 @@ class Signatures:
         return Layout.of(args, kwargs, varying)
 
     def _varying(self, structure: Hashable, leaves: Sequence[Any], numbers: Sequence[int]) -> list[int]:
-        """The positions of numbers that count as tensors."""
+        """Record the values of a call's numbers; return the positions of the numbers that count as tensors."""
         kind = structure, tuple(type(x) if i in numbers else _leaf_key(x) for i, x in enumerate(leaves))
         if kind not in self._seen and len(self._seen) >= KINDS:
             self._seen.pop(next(iter(self._seen)))
@@ -120,7 +120,7 @@ def flat_tensors(args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -
 
 
 def objects_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int | str, Any]]:
-    """What a call is given that is no tensor, with the position or the name of the argument that it is in."""
+    """(position or name of the argument, leaf) for each leaf of a call's arguments that is no tensor and no array."""
     found: list[tuple[int | str, Any]] = []
     given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
     for place, value in given:
@@ -131,7 +131,7 @@ def objects_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int
 
 
 def parts_of(value: Any) -> Hashable:
-    """A nested structure as it is now: its containers, and the objects in them by identity."""
+    """A key of the current contents of a nested structure: its containers, and the objects in them by identity."""
     return _structure(value), tuple(map(Same, tf.nest.flatten(value)))
 
 
@@ -142,12 +142,15 @@ class Layout:
     structure: Any  # (args, kwargs) with the TypeSpec of each tensor in its place
     leaves: tuple[Any, ...]  # the same, flat
     are_tensors: tuple[bool, ...]
-    numbers: tuple[int, ...] = ()  # leaves that are Python numbers, and tensors to a captured step
-    arrays: tuple[int, ...] = ()  # leaves that are NumPy arrays or scalars, and tensors to a captured step
+    numbers: tuple[int, ...] = ()  # indices of leaves that are Python numbers, and tensors to a captured step
+    arrays: tuple[int, ...] = ()  # indices of leaves that are NumPy arrays or scalars, and tensors to a captured step
 
     @classmethod
     def of(cls, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, numbers: Sequence[int] = ()) -> Layout:
-        """The layout of a call. numbers: leaves that count as tensors. Raises BadInputError for Python iterators."""
+        """The layout of a call. numbers: indices of Python numbers that count as tensors.
+
+        Raises BadInputError for Python iterators, and for containers that TensorFlow cannot build again.
+        """
         given = _leaves(args, kwargs)
         for i in numbers:
             given[i] = _number(given[i])
@@ -168,12 +171,12 @@ class Layout:
         return cls(structure, leaves, tuple(_is_tensor(leaf) for leaf in given), tuple(numbers), arrays)
 
     def numbers_of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[float]:
-        """The Python numbers of such a call that a captured step takes as tensors."""
+        """The Python numbers of a call with this layout that a captured step takes as tensors."""
         given = tf.nest.flatten((tuple(args), dict(kwargs or {}))) if self.numbers else []
         return [given[i] for i in self.numbers]
 
     def numbers_in(self, tensors: Sequence[Any]) -> list[float]:
-        """As `numbers_of`, from the flat tensors of the call, as exactly as these hold them."""
+        """The numbers of `numbers_of`, read from the flat tensors of the call, with the precision of the tensors."""
         if not self.numbers:
             return []
         args, kwargs = self.filled(tensors)
@@ -190,7 +193,7 @@ class Layout:
         return self._places(self.numbers)
 
     def _places(self, leaves: Sequence[int]) -> list[int]:
-        """Where the tensors of these leaves, one each, are among the flat tensors."""
+        """The positions of these leaves among the flat tensors; each of these leaves is one tensor."""
         found, at = [], 0
         for i, (leaf, is_tensor) in enumerate(zip(self.leaves, self.are_tensors, strict=True)):
             found += [at] if i in leaves else []
@@ -198,7 +201,7 @@ class Layout:
         return found
 
     def changed_array(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> bool:
-        """Whether an array of such a call is another one than when its flat `tensors` were made."""
+        """Whether an array of a call with this layout has changed since the call's flat `tensors` were made."""
         given = tf.nest.flatten((tuple(args), dict(kwargs))) if self.arrays else []
         pairs = zip(self.arrays, self._places(self.arrays), strict=True)
         return any(bits(converted(given[i])) != bits(tensors[place]) for i, place in pairs)
@@ -212,8 +215,8 @@ class Layout:
     def filled(
         self, tensors: Sequence[Any], numbers: Sequence[float] | None = None, *, arrays: bool = False
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """(args, kwargs) with the flat `tensors` in their places. numbers: what is in the places of `numbers` then.
-        arrays: in the places of `arrays`, put arrays, copies of these tensors.
+        """(args, kwargs) with the flat `tensors` in their places. numbers: Python numbers to put in the places of
+        `self.numbers` instead. arrays: whether to put NumPy copies of the tensors in the places of `self.arrays`.
         """
         left, own = iter(tensors), iter(numbers or ())
         leaves = []
@@ -290,16 +293,16 @@ def _as_float(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Declared:
-    """What a tf.function with an input signature takes. It makes tensors of these types of numbers and arrays, and no
-    constant of any number.
+    """The input signature of a tf.function, which turns numbers and arrays into tensors of these types, so that no
+    number is a constant.
     """
 
     dtypes: tuple[tf.DType, ...]
-    names: tuple[str, ...]  # of its parameters; empty where they are not known
+    names: tuple[str, ...]  # of its parameters; empty if they are not known
 
     @classmethod
     def by(cls, step: Any) -> Declared | None:
-        """Of a step that declares tensors alone; None for any other."""
+        """The signature of a step that declares only tensors; None for any other step."""
         specs = getattr(step, "input_signature", None) if hasattr(type(step), "python_function") else None
         if specs is None or not all(isinstance(spec, tf.TensorSpec) for spec in specs):
             return None
@@ -313,9 +316,9 @@ class Declared:
     def given(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> tuple[Sequence[Any], Mapping[str, Any] | None]:
-        """A call's arguments by position, as tensors of the declared types; as they are where they do not fit.
+        """A call's arguments by position, as tensors of the declared types; unchanged if they do not fit the signature.
 
-        Raises BadInputError where TensorFlow makes no tensor of one.
+        Raises BadInputError if TensorFlow cannot make a tensor of an argument.
         """
         by_name, values = dict(kwargs or {}), list(args)
         for name in self.names[len(args) :]:
@@ -337,7 +340,7 @@ def _is_tensor(leaf: Any) -> bool:
 
 
 def _is_composite(leaf: Any) -> bool:
-    """Ragged and sparse tensors, iterators, datasets: tensors in a wrapper. Variables are objects."""
+    """Whether a leaf wraps tensors: a ragged or sparse tensor, an iterator, a dataset. Variables count as objects."""
     return isinstance(leaf, tf.__internal__.CompositeTensor) and not isinstance(leaf, tf.Variable)
 
 
@@ -349,7 +352,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _is_numpy(leaf: Any) -> bool:
-    """Whether a leaf is an array or a scalar of NumPy's own, of which a tensor gives back the same."""
+    """Whether a leaf is an array or a scalar of NumPy itself, which can be recovered from a tensor of it."""
     return type(leaf) is np.ndarray or isinstance(leaf, np.generic)
 
 

@@ -13,7 +13,7 @@ from placer.trace.signature import Layout
 
 
 def layout_of(args: Sequence[Any], kwargs: Mapping[str, Any] | None, name: str) -> Layout:
-    """How the arguments of a call hold its tensors. Raises BadInputError, naming the step, where they cannot."""
+    """The layout of a call's arguments. Raises BadInputError, which names the step, if `Layout.of` does."""
     try:
         return Layout.of(args, kwargs)
     except BadInputError as error:
@@ -21,8 +21,9 @@ def layout_of(args: Sequence[Any], kwargs: Mapping[str, Any] | None, name: str) 
 
 
 def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
-    """(the concrete function, which flat tensor of a call each of its inputs is). Raises BadInputError where `step`
-    cannot be traced.
+    """Trace a step. Returns (the concrete function, which flat tensor of a call each of its inputs is).
+
+    Raises BadInputError if `step` cannot be traced.
     """
     traceable: Any = _model_step(step) if hasattr(type(step), "compute_loss") else step
     if not callable(traceable):
@@ -35,12 +36,12 @@ def trace(step: Any, layout: Layout, name: str) -> tuple[Any, list[int]]:
         return _own(traceable, layout) if is_function else _traced_anew(traceable, layout)
     except Exception as error:
         kind = f"{type(error).__name__}: "
-        said = gist(error).removeprefix(kind)  # AutoGraph may have put it there, too
+        said = gist(error).removeprefix(kind)  # AutoGraph may have put the kind there, too
         raise BadInputError(f"{name}: TensorFlow could not trace the step: {kind}{said}") from error
 
 
 def given_to(concrete: Any) -> list[str]:
-    """The inputs' nodes in a concrete function's own graph, in its order, without those of captures."""
+    """The nodes of a concrete function's inputs in its graph, in its order, without captures."""
     captured = {inner.op.name for _, inner in concrete.graph.captures}
     return [tensor.op.name for tensor in concrete.inputs if tensor.op.name not in captured]
 
@@ -51,8 +52,8 @@ def _traced_anew(step: Any, layout: Layout) -> tuple[Any, list[int]]:
 
 
 def _own(step: Any, layout: Layout) -> tuple[Any, list[int]]:
-    """Find the trace that the tf.function's own first call made. A new trace would have new seeds, the Python state of
-    now and the summary writers of now.
+    """Find the trace that the tf.function's own first call made. A new trace would have new seeds, and the current
+    Python state and summary writers.
     """
     given: list[Any] = []
 
@@ -67,7 +68,7 @@ def _own(step: Any, layout: Layout) -> tuple[Any, list[int]]:
         order = [next((i for i, tensor in enumerate(given) if tensor is one), -1) for one in inputs]
         if sorted(order) == list(range(len(given))):
             return concrete, order
-    return outer, list(range(len(given)))  # it converts its arguments, or calls no function of its own
+    return outer, list(range(len(given)))  # the step converts its arguments, or calls no function of its own
 
 
 def _flat_step(step: Any, layout: Layout) -> Callable[..., Any]:

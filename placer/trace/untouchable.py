@@ -13,8 +13,8 @@ from placer import tf_internals
 
 
 def untouchable_now() -> str | None:
-    """Why no step may be placed as the program has set TensorFlow now, in words; None where steps may. For each call,
-    because a program may set it at any time.
+    """Why TensorFlow's current settings forbid placing any step, in words; None if they allow it. Asked for each call,
+    because a program may change the settings at any time.
     """
     if tf.config.functions_run_eagerly():
         return "functions are set to run eagerly (tf.config.run_functions_eagerly)"
@@ -29,10 +29,10 @@ def untouchable_now() -> str | None:
 
 
 def untouchable(step: Any) -> str | None:
-    """Why a step must not be placed, in words; None where it may.
+    """Why a step must not be placed, in words; None if it may.
 
-    Looks at what the function closes over, the globals that it uses, and the attributes of the object that it is a
-    method of, but not inside of those.
+    Looks at the values that the function closes over, the globals that it uses, and the attributes of the object whose
+    method it is, but not inside these values.
     """
     if not tf.executing_eagerly():
         return "it is called while another function is traced"
@@ -83,7 +83,7 @@ def _asked(thing: Any, name: str) -> Any:
 
 
 def _attribute(thing: Any, name: str) -> Any:
-    """An attribute of an arbitrary object, whose properties may raise anything; None where it has none."""
+    """An attribute of an arbitrary object; None if it has none, or if a property raises, which may raise anything."""
     try:
         return getattr(thing, name, None)
     except Exception:

@@ -1,4 +1,4 @@
-"""The one thread beside the training in which a live step does what takes long."""
+"""The one thread beside the training, in which a live step does its slow work."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from placer.train.variables.hooks import unwatched
 
 T = TypeVar("T")
 Job = tuple["Future[Any]", Callable[[], Any]]
-AT_EXIT_S = 10.0  # for which the end of the program waits for work that has begun
+AT_EXIT_S = 10.0  # how long the end of the program waits for work that has begun
 _unfinished: set[Future[Any]] = set()  # of all threads
 
 
 class BackgroundThread:
-    """Runs work one after another. What work reads of variables is not reported to their watchers.
+    """Runs submitted work, one item after another. Its reads of variables are not reported to watchers.
 
-    The thread is a daemon: work that waits for a frozen device holds neither `close` nor, for long, the end of the
-    program.
+    The thread is a daemon, so that work that waits for a frozen device delays `close` by at most `limit_s`, and the end
+    of the program by at most AT_EXIT_S.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class BackgroundThread:
         return future
 
     def finish(self, limit_s: float | None = None) -> bool:
-        """Wait until all work is done, None = without limit; returns whether it is."""
+        """Wait until all work is done, for at most `limit_s` (None = no limit); returns whether it is done."""
         self._busy = list(wait(self._busy, limit_s).not_done)
         return not self._busy
 
@@ -75,13 +75,13 @@ def _run(jobs: SimpleQueue[Job | None]) -> None:
             future.set_exception(error)
         else:
             future.set_result(found)
-        del job, future, work  # what they hold
+        del job, future, work  # free what they hold
 
 
 @atexit.register
 def _finish() -> None:
-    """Python ends a thread that is within TensorFlow in a way that TensorFlow takes for a fault: it ends the program
-    with SIGABRT.
+    """Wait for work at the program's end. Otherwise Python would stop a thread within TensorFlow in a way that
+    TensorFlow takes for a fault, and TensorFlow would end the program with SIGABRT.
     """
     waiting = tuple(_unfinished)
     for future in waiting:

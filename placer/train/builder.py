@@ -1,4 +1,4 @@
-"""From a signature of a step to one that runs under a mapping: capture it, build it, try it, let it train."""
+"""Makes placed steps of a step's signatures: captures and builds them, tries them, and lets them train."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Builder:
     """Builds the steps of one function for the devices that are joined now.
 
     Any thread may capture and build, because neither touches a variable of the training. `settle` and `follow` are
-    for the training thread. Nothing that was built may be called after devices were joined anew: see `is_current`.
+    for the training thread. Nothing that was built may be called after devices were joined again: see `is_current`.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class Builder:
         clock: Callable[[], float] = time.perf_counter,
         plans: Iterable[SplitPlan] = (),
     ) -> None:
-        """name: the step's, for messages. clock: seconds. plans: by which ops may be divided, numbered from 1."""
+        """name: of the step, for messages. clock: seconds. plans: plans of splits that may be used, numbered from 1."""
         self.untouched, self.session, self.name, self.clock = untouched, session, name, clock
         self.plans = [SplitPlan(), *plans]
         self._placed: WeakSet[Placed] = WeakSet()
         self._rejected: WeakSet[MappedStep] = WeakSet()
 
     def capture(self, variant: Variant) -> Captured:
-        """The step of one signature. Raises BadInputError where it cannot be placed."""
+        """Capture the step of one signature. Raises BadInputError if it cannot be placed."""
         variant.captured_shapes = variant.shapes  # the next batch of an iterator may have others
         captured = capture(
             self.untouched.step, (), self.name, needs_loss=False, elements=variant.captured_shapes,
@@ -72,9 +72,7 @@ class Builder:
         return captured
 
     def divided(self, variant: Variant, plan: int) -> Captured:
-        """The captured step of a signature with ops divided by a plan. Raises PlanError where that is for another
-        step.
-        """
+        """The captured step of a signature, divided by a plan. Raises PlanError if the plan is for another step."""
         assert variant.captured is not None
         if plan == WHOLE:
             return variant.captured
@@ -83,23 +81,23 @@ class Builder:
         return variant.divided[plan]
 
     def add_plan(self, variant: Variant, plan: SplitPlan) -> int:
-        """The number of another plan of splits. Raises PlanError where it does not fit this signature."""
+        """Add a plan of splits and return its number. Raises PlanError if it does not fit this signature."""
         self.plans.append(plan)
         try:
             self.check_plans(variant)
-        except Exception:  # TensorFlow's, too: whoever asked may go on without the plan
+        except Exception:  # TensorFlow's, too: the caller may go on without the plan
             self.plans.pop()
             raise
         return len(self.plans) - 1
 
     def check_plans(self, variant: Variant) -> None:
-        """Divide a signature that was captured by all plans. Raises as `divided`."""
+        """Check that all plans fit a signature that was captured. Raises as `divided`."""
         for plan in range(len(self.plans)):
             self.divided(variant, plan)
 
     def template(self, variant: Variant, plan: int = WHOLE) -> Template:
-        """The signature's step made ready for the devices of now; captured first where it was not, and divided by a
-        plan. Raises as `capture` and `divided`.
+        """The signature's step, divided by a plan, ready for the current devices. Captures the step first if it was not
+        captured yet. Raises as `capture` and `divided`.
         """
         if variant.captured is None:
             variant.captured = self.capture(variant)
@@ -119,13 +117,12 @@ class Builder:
         scratch_run: ScratchRun | None = None,
         sparing: bool = False,
     ) -> Built:
-        """The step under a mapping onto `topology`.
+        """Build the step under a mapping onto `topology`.
 
-        scratch_run: run it once on scratch variables. sparing: these become the replicas that it trains, and no others
-        are kept.
+        scratch_run: tries the step on scratch variables; None = no trial. sparing: the scratch variables become the
+        replicas that the step trains, and no others are kept.
 
-        Raises PlacerError where a device is missing, or devices were joined anew meanwhile, and what a scratch run
-        raises.
+        Raises PlacerError if a device is missing or devices were joined again meanwhile, and what a scratch run raises.
         """
         if (absent := self.absent(topology, wanted.devices)) is not None:
             raise PlacerError(absent)
@@ -154,13 +151,13 @@ class Builder:
         return Built(devices, order, wanted.name, step, generation, switch_s, blank, plan=wanted.plan)
 
     def absent(self, topology: Topology, devices: Iterable[int]) -> str | None:
-        """Which of these are not there now, in words; None where all are."""
+        """A message that names which of `devices` are missing now; None if all are present."""
         there = self.session.devices.tf_names if self.session.devices is not None else {}
         names = [topology.names[d] for d in sorted(set(devices)) if topology.names[d] not in there]
         return f"{listed(names)} {'is' if len(names) == 1 else 'are'} missing." if names else None
 
     def is_current(self, step: MappedStep) -> bool:
-        """Whether a step may still be called: devices were not joined anew since it was built, and it did not fail."""
+        """Whether a step may still be called: no device was joined or left since it was built, and it did not fail."""
         return step.generation == self.session.generation and step not in self._rejected
 
     def reject(self, placed: Placed) -> None:
@@ -168,8 +165,8 @@ class Builder:
         self._rejected.add(placed)
 
     def settle(self, built: Built) -> Placed | Failed:
-        """Let a step that was built train the live variables. Failed where devices were joined anew since, or cannot
-        hold a replica that another step freed meanwhile.
+        """Let a step that was built train the live variables. Returns Failed if devices were joined again since, or
+        cannot hold a replica that another step freed meanwhile.
         """
         if not self.is_current(built):
             return Failed("device", "devices were joined anew since this was built.")
@@ -177,9 +174,9 @@ class Builder:
         return settled
 
     def rebuilt(self, variant: Variant, topology: Topology, placed: Placed) -> Placed | Untouched:
-        """The same mapping, built again without a scratch run. Where one of its devices is missing, the undivided step
-        on the first device that is there, or UNTOUCHED if that has no memory for it. For the training thread, under
-        the session's lock.
+        """Build the same mapping again, without a scratch run. If one of its devices is missing, build the undivided
+        step on the first device that is present; UNTOUCHED if that device lacks the memory. For the training thread,
+        under the session's lock.
         """
         there = [topology.index[name] for name in self.session.present.topology.names]
         wanted = Wanted(placed.devices, placed.order, placed.name, placed.plan)
@@ -191,7 +188,7 @@ class Builder:
         return self._settled(self.build(self.template(variant, wanted.plan), topology, wanted))
 
     def scratch_run(self, variant: Variant, captured: Captured, recorder: Recorder) -> ScratchRun:
-        """The scratch run of one signature, on what was recorded. Raises BadInputError where nothing was."""
+        """A scratch run of one signature on its recorded steps. Raises BadInputError if none were recorded."""
         recording, unpack = recorder.recording(captured, self.name), partial(lent, variant.feeding)
         return ScratchRun(
             captured, recording, exact=self.session.present.same_bits and captured.is_ordered, unpack=unpack
@@ -222,7 +219,7 @@ class Builder:
         plan, order = main.plan, main.order
         try:
             template = self.template(variant, plan)
-        except PlanError:  # this signature has too few elements, or other ops: it stays whole, where first parts are
+        except PlanError:  # too few elements, or other ops: it stays whole, each op where its first part is
             plan, order, template = WHOLE, (), self.template(variant)
             names = {op.part_of or op.name: names[op.name] for op in reversed(main.step.captured.graph.ops)}
         graph = template.captured.graph
@@ -233,11 +230,11 @@ class Builder:
 
     @property
     def uses(self) -> list[Use]:
-        """The replicas that the steps need which were settled, and neither forgotten nor dropped since."""
+        """The replicas needed by settled steps that may still be called and were neither forgotten nor freed."""
         return [placed.use for placed in self._placed if self.is_current(placed)]
 
     def forget_all_but(self, keep: Iterable[Placed]) -> None:
-        """Need the replicas of other steps no longer."""
+        """Forget that steps other than those in `keep` need replicas."""
         self._placed = WeakSet(keep)
 
     def _settled(self, built: Built) -> Placed:
@@ -247,7 +244,7 @@ class Builder:
         at = places_of(captured, built.step.device_of)
         with waiting("a mapping was built", first=True):  # replicas that another step freed are made again
             use = self.session.replicas.use(list(variables.values()), at, written, built.blank)
-        built.blank.clear()  # whoever still holds what was built keeps no replica alive
+        built.blank.clear()  # a reference to `built` must keep no replica alive
         built.step.draws = captured.drawn
         built.step.rebind(by_node(captured, dict(zip(variables, use.replicas, strict=True))))
         common = built.devices, built.order, built.name, built.step, built.generation, built.switch_s
@@ -257,6 +254,6 @@ class Builder:
 
 
 def _held(captured: Captured, step: PlacedStep, at: Sequence[Place]) -> dict[tuple[int, Place], Held]:
-    """The scratch variables of a step that was tried, by variable and place, to become the replicas that it trains."""
+    """(variable's id, place) -> scratch variable of a step that was tried, to become the replica that it trains."""
     mine, held = captured.whole.variables, by_whole_node(captured, step.variables)
     return {(id(mine[node]), place): held[node] for node, place in zip(mine, at, strict=True)}

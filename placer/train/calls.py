@@ -1,4 +1,4 @@
-"""Calls of a step, one after the other: each is one real step, run in the mode of now."""
+"""Runs the calls of a live step. Each call is one real step, run in the current mode."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from placer.train.steps.variant import Variant
 from placer.train.steps.variants import Variants
 from placer.train.variables.hooks import trains_here
 
-MOST_DISTURBED = 16  # steps in a row during which another thread writes, until a step is left alone
+MOST_DISTURBED = 16  # steps in a row during which another thread writes; then the step is left alone
 HALF_WAY = (
     "and may have written variables that the step as it is written had not reached; check them before you go on, or "
     "decorate the step with @tf.function if that is meant"
@@ -44,7 +44,7 @@ AsCalled = Callable[[], tuple[Any, float]]
 
 
 class Taken(NamedTuple):
-    """What a captured step takes of a call: its flat tensors, or why there is none; neither where it takes nothing."""
+    """The inputs of one call for a captured step: flat tensors, or why there are none; neither if none were taken."""
 
     tensors: Sequence[Any] | None = None
     none: NoBatchError | None = None
@@ -58,8 +58,8 @@ def _taken(variant: Variant, tensors: Sequence[Any]) -> Taken:
 
 
 def _failing(run: AsCalled, error: tf.errors.OpError) -> tuple[Any, float]:
-    """A step whose iterator failed when it was asked for the batch: run it with one that has ended, because what it
-    does before it meets that happens nevertheless, and raise what the iterator raised.
+    """Raise `error` of an iterator that failed when asked for the batch. First run the step on an iterator that has
+    ended, because what the step does before it asks for a batch has to happen nevertheless.
     """
     with suppress(tf.errors.OutOfRangeError, StopIteration):
         run()
@@ -67,7 +67,7 @@ def _failing(run: AsCalled, error: tf.errors.OpError) -> tuple[Any, float]:
 
 
 def _repeat_by(calls: weakref.ref[Calls], key: Any, tensors: Sequence[Any]) -> None:
-    """Run a step again that a loss undid. Raises PlacerError where the program has dropped it since."""
+    """Run a step again that a loss undid. Raises PlacerError if the program has dropped the live step since."""
     found = calls()
     if found is None:
         raise PlacerError("a step that a lost device undid was dropped meanwhile; go on from a checkpoint.")
@@ -85,7 +85,7 @@ class Calls:
         builder: Builder,
         joined: Callable[[], JoinedStep | None],
     ) -> None:
-        """joined: gives what is known once the devices are joined."""
+        """joined: returns the JoinedStep, or None before the devices are joined."""
         self.session, self.untouched, self.variants = session, untouched, variants
         self._builder, self._joined = builder, joined
         self.recorder = Recorder(session)  # of the main signature
@@ -95,13 +95,13 @@ class Calls:
 
     @property
     def mode(self) -> Mode:
-        """How calls of the main signature run."""
+        """The mode in which calls of the main signature run."""
         return UNTOUCHED if self.variants.left_alone else self._mode
 
     @mode.setter
     def mode(self, mode: Mode) -> None:
-        """Change the mode. A placed step that must not be called is ignored: it was built on the devices of before a
-        loss, or of another signature, it has failed, or the step is left alone.
+        """Change the mode. A placed step that must not be called is ignored: one that was built on former devices or
+        for another signature, one that has failed, or any if the step is left alone.
         """
         if mode is self._mode or (isinstance(mode, Placed) and (self.variants.left_alone or not self._may_run(mode))):
             return
@@ -111,7 +111,7 @@ class Calls:
 
     @property
     def overlaps(self) -> bool:
-        """As `PlacedRun.overlaps`; never of the untouched step, which is waited for whenever it is timed."""
+        """As `PlacedRun.overlaps`; False for the untouched step, because timing it waits for its end."""
         return isinstance(self.mode, Placed) and self._placed_run.overlaps
 
     def _may_run(self, mode: Placed) -> bool:
@@ -123,11 +123,11 @@ class Calls:
         self._mode = UNTOUCHED
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any], timed: bool = True) -> tuple[Any, float | None]:
-        """Run one step: what it returns, and its seconds if it is of the main signature. timed: whether the caller
-        needs the seconds; without, an untouched step costs less.
+        """Run one step. Returns its outputs, and its seconds if they are those of the main signature in the current
+        mode, else None. timed: whether the caller needs the seconds; an untouched step that is not timed costs less.
 
-        Called within another function's trace, under a gradient tape, or by a step of the session that runs untouched,
-        it calls the user's own function.
+        Within another function's trace, under a gradient tape, or within an untouched step of the session, this calls
+        the user's own function.
         """
         if tf_internals.calls.is_recorded():
             return self.untouched.within(args, kwargs), None
@@ -143,7 +143,7 @@ class Calls:
                 return self.untouched.run_untimed(args, kwargs), None
             self._give_way_to_readers()
             takes_batch = self._takes_batch(variant)
-        # A reader in another thread, which the batch may wait for, may need the lock.
+        # Not under the lock: the batch may wait for another thread, which may need the lock to read variables.
         taken = _taken(variant, tensors) if takes_batch else Taken()
         with self.session.lock:
             if self.session.recovery.is_due:
@@ -165,29 +165,29 @@ class Calls:
         if taken.tensors is None and taken.none is None:  # it may be of another signature, where the step is left alone
             return partial(self.untouched.run, variant, args, kwargs)
         numbers, none = variant.layout.numbers_of(args, kwargs), taken.none
-        if taken.tensors is not None and variant.feeding is not None:  # the batch has left the iterator
+        if taken.tensors is not None and variant.feeding is not None:  # the iterator has given its batch
             return partial(self.untouched.run_flat, variant, taken.tensors, numbers)
         if none is not None and none.failed is not None:
             run = partial(self.untouched.run_flat, variant, none.tensors, numbers, none.asked)
             return partial(_failing, run, none.failed)
-        if none is not None and none.asked:  # batches have left other iterators than that which has ended
+        if none is not None and none.asked:  # one iterator has ended, but others have given batches
             return partial(self.untouched.run_flat, variant, none.tensors, numbers, none.asked)
         return partial(self.untouched.run, variant, args, kwargs)
 
     def _stepped(
         self, variant: Variant, tensors: Sequence[Any] | None, as_called: AsCalled
     ) -> tuple[Any, float | None]:
-        """One step: what it returns, and its seconds if they are of the mode of now. tensors: what it takes.
+        """Run one step. Returns its outputs, and its seconds if they are of the current mode. tensors: its inputs.
 
         ========  =========  ======================  =======================================
         tensors   signature  mode                    runs
         ========  =========  ======================  =======================================
         none      any        any                     as called
-        there     main       untouched               as called, recorded until that suffices
+        there     main       untouched               as called, recorded until there is enough
         there     main       placed                  placed
         there     main       placed, other shape     as called
         there     another    untouched               as called
-        there     another    placed                  as the main one's mapping is followed
+        there     another    placed                  by the main one's mapping (`_followed`)
         ========  =========  ======================  =======================================
         """
         is_main = variant is self.variants.main
@@ -205,12 +205,12 @@ class Calls:
     def _judge_arrays(
         self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Any]
     ) -> None:
-        """Leave a plain step alone that has changed an array which it was given as one of these `tensors`."""
+        """Leave a plain step alone if it changed an array of its arguments. `tensors` were made before the change."""
         if variant.layout.changed_array(args, kwargs, tensors):
             self.variants.leave_alone("it changes an array that it is given, which a placed step would not")
 
     def _needs_no_care(self, variant: Variant) -> bool:
-        """Whether a call is just the user's: untouched, of a tf.function."""
+        """Whether a call only has to call the user's function: a tf.function, untouched, with nothing to check."""
         return (
             variant is self.variants.main
             and self._mode is UNTOUCHED
@@ -232,7 +232,7 @@ class Calls:
         return self.variants.is_traced(variant) and runs
 
     def _give_way_to_readers(self) -> None:
-        """Run nothing placed any more where somebody reads the variables who cannot be stopped meanwhile."""
+        """Leave the step alone if its variables have a reader that cannot be stopped while steps run."""
         if self.session.replicas.aside and not self.variants.left_alone:
             self.variants.leave_alone(f"{self.session.replicas.aside} reads its variables while steps run")
 
@@ -248,7 +248,7 @@ class Calls:
     def _recorded(
         self, recorder: Recorder, variant: Variant, tensors: Sequence[Any], as_called: AsCalled
     ) -> tuple[Any, float]:
-        """An untouched step that scratch runs repeat."""
+        """Run an untouched step and record it, so that scratch runs can repeat it."""
         try:
             trained = self.untouched.trained(variant)
             self.session.adopt(trained)
@@ -265,7 +265,7 @@ class Calls:
         if self.session.fragile:
             self.session.before_placed()
         kept = self._placed_run.kept(mode)
-        if mode.generation != self.session.generation:  # a loss showed in either
+        if mode.generation != self.session.generation:  # a loss showed in one of the two calls above
             return self._placed_anew(variant, tensors)
         try:
             outputs, step_s = self._placed_run.run(mode, tensors)
@@ -288,8 +288,8 @@ class Calls:
         return mode.step.captured.pack(outputs), step_s
 
     def _failed(self, mode: Placed, error: Exception) -> None:
-        """A placed step raised after it had trained before: leave the step alone where it may have written other
-        variables than it would have as the user called it.
+        """Handle the error of a placed step that had trained before: leave the step alone if it may have written other
+        variables than the untouched step would have.
         """
         said = HALF_WAY
         if self.untouched.plain is None:
@@ -301,7 +301,9 @@ class Calls:
     def _untouched_instead(
         self, variant: Variant, mode: Placed, tensors: Sequence[Any], error: Exception
     ) -> tuple[Any, float]:
-        """A placed step failed when it first trained, and was undone. If the step is to blame, it raises here, too."""
+        """Run a step untouched, because its placed step failed when it first trained, and was undone. If the user's
+        step itself is to blame, it raises here, too.
+        """
         self._mode = UNTOUCHED
         found = self.untouched.run_flat(variant, tensors)
         self._builder.reject(mode)
@@ -313,7 +315,7 @@ class Calls:
         return found
 
     def _placed_anew(self, variant: Variant, tensors: Sequence[Any]) -> tuple[Any, float]:
-        """Run a step in the mode of now: devices may have been lost since it began."""
+        """Run a step in the current mode, which may have changed since the call began, because devices were lost."""
         mode = self._mode_of(variant, tensors)
         if isinstance(mode, Placed):
             return self._placed(variant, mode, tensors)
@@ -322,8 +324,8 @@ class Calls:
     def _followed(
         self, variant: Variant, mode: Placed, tensors: Sequence[Any], as_called: AsCalled
     ) -> tuple[Any, float]:
-        """A step of another signature than the main one: under each mapping the first is recorded, and the others are
-        placed if a scratch run does what that did.
+        """Run a step of a signature other than the main one. Under each mapping its first step is recorded, and later
+        ones are placed if a scratch run does what the recorded step did.
         """
         if variant.placed_by(mode) is None:
             recorder = variant.recorder = variant.recorder or Recorder(self.session)
@@ -339,8 +341,8 @@ class Calls:
         return self._placed_anew(variant, tensors)
 
     def _mode_of(self, variant: Variant, tensors: Sequence[Any]) -> Mode:
-        """How a call of this signature runs now on flat tensors: others than the main one follow its mapping. A step
-        that was divided runs untouched on a batch of another shape than it was captured with.
+        """The mode in which a call of this signature runs now on flat tensors. Signatures other than the main one
+        follow its mapping. A divided step runs untouched on a batch whose shape differs from the captured one.
         """
         mode: Mode | None = self.mode
         if variant is not self.variants.main and isinstance(mode, Placed):

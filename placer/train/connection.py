@@ -26,13 +26,13 @@ from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
 from placer.train.variables import other_threads
 from placer.train.variables.hooks import renew_all
 
-NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead
-# Where all workers are there, a call may still not have reached one: gRPC's connection to it broke, or the call was cut
-# off on its way. It is made again, but not for ever: at most so many times within so many seconds.
+NOTICE_S, POLL_S = 3.0, 0.02  # how long a dying process may take to look dead; time between two looks
+# Even if no worker is lost, a call may fail to reach one: gRPC's connection to it broke, or the call was cut off on its
+# way. The call is made again, but at most MOST_AGAIN times within AGAIN_S.
 BY_GRPC, UNREAD = "GRPC error information", "Unable to parse request"
 MOST_AGAIN, AGAIN_S = 3, 60.0
-# Between steps, a device at whose address nothing answers is taken for lost after so many seconds. Where several were
-# lost, those that are back wait so long for the others, because each joining takes seconds.
+# Between steps, a device at whose address nothing answers counts as lost after SILENT_S. If several devices were lost,
+# those that are back wait up to OTHERS_S for the others, because each joining takes seconds.
 SILENT_S, OTHERS_S = 3.0, 10.0
 # Each time that workers are left and joined again, TensorFlow keeps 8 threads (0.4 MB) here and 4 in each worker, for
 # as long as the process lives.
@@ -40,8 +40,8 @@ MOST_LEAVES = 100
 
 
 class Connection:
-    """The devices named by `spec`. Each change of `generation` voids what was built and all values on other processes;
-    no other thread may use TensorFlow meanwhile.
+    """The connection to the devices named by `spec`. Each change of `generation` invalidates what was built and all
+    values in other processes; no other thread may use TensorFlow meanwhile.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Connection:
     ) -> None:
         """spec, include_local, max_memory: as for `open_devices`. clock: seconds."""
         self.spec, self.include_local, self.max_memory = spec, include_local, max_memory
-        self.devices: Devices | None = None  # those that are there: None before `join`, or while none of them is left
+        self.devices: Devices | None = None  # the present ones: None before `join`, or while all of them are lost
         self.missing: tuple[str, ...] = ()  # lost, and not joined again yet
-        self.generation = 0  # how often devices were joined
-        self.is_away = False  # whether the devices were left for a while, until the next `join`
+        self.generation = 0  # how often devices were joined or left
+        self.is_away = False  # whether the devices are left until the next `join`
         self.workers: Workers | RayWorkers | None = None  # started by `prepare`
         self._whole: Devices | None = None
         self._is_watching = False
@@ -64,7 +64,7 @@ class Connection:
         self._some_back_s: float | None = None  # since when devices that are back wait for others
         self._preparing = threading.Lock()
         self._leaves = 0
-        self._unreached = deque[float](maxlen=MOST_AGAIN)  # when calls did not reach a worker that was there
+        self._unreached = deque[float](maxlen=MOST_AGAIN)  # when calls did not reach a worker that was not lost
         self._clock = clock
 
     @property
@@ -76,7 +76,7 @@ class Connection:
 
     @property
     def is_joined(self) -> bool:
-        """Whether `join` is done, and the devices were not left since."""
+        """Whether `join` has succeeded, and the devices were not left since."""
         return self._whole is not None and not self.is_away
 
     @property
@@ -86,12 +86,12 @@ class Connection:
 
     @property
     def fragile(self) -> bool:
-        """Whether devices are other processes, which may get lost; not while they are left."""
+        """Whether devices are other processes, which may get lost; False while they are left."""
         return bool(self._whole and self._whole.addresses) and not self.is_away
 
     def prepare(self) -> None:
-        """Do what takes long before joining; any thread. Raises BadInputError for devices that cannot be, PlacerError
-        for workers that do not start.
+        """Start the session's own workers, because that would take long in `join`; any thread. Raises BadInputError for
+        devices that cannot exist, PlacerError for workers that do not start.
         """
         with self._preparing:
             if self.workers is None and self._whole is None:
@@ -100,10 +100,11 @@ class Connection:
                 self.workers.restart_ended()
 
     def join(self) -> Devices:
-        """All devices, joined to this process at the first call, and at the first after they were left.
+        """Return all devices. The first call joins them to this process, and so does the first call after they were
+        left.
 
-        Raises BadInputError where that would take from this program what it still uses, PlacerError where one of them
-        does not answer.
+        Raises BadInputError if joining would take from this program what it still uses, PlacerError if a device does
+        not answer.
         """
         if self._whole is None or self.is_away:
             why = self.refusal("joined") if self.joins_workers else None
@@ -112,7 +113,7 @@ class Connection:
             before = times_connected()
             try:
                 self.prepare()
-                if self.joins_workers:  # one may freeze while it is joined
+                if self.joins_workers:  # a worker may freeze while it is joined
                     self._is_watching = True
                     kept_by(WorkerWatch(self.workers if isinstance(self.workers, Workers) else None))
                 found = self._opened() if self._whole is None else self._whole.join_all()
@@ -122,7 +123,7 @@ class Connection:
                 self._watch_no_more()
                 if times_connected() != before:
                     self._leave_all()
-                if self._whole is None and self.workers is not None:  # whoever asks next starts others
+                if self._whole is None and self.workers is not None:  # the next call starts others
                     self.workers.close()
                     self.workers = None
                 raise
@@ -138,9 +139,9 @@ class Connection:
         )  # fmt: skip
 
     def go_away(self) -> str | None:
-        """Leave the devices until the next `join`, because TensorFlow may call functions faster then: joined, they were
-        1 to 8 % slower, as measured once by hand (docs/decisions/015). The workers stay. Returns why they must not be
-        left, None where they are.
+        """Leave the devices until the next `join`, because TensorFlow may call functions faster then: with devices
+        joined, calls were 1 to 8 % slower, as measured once by hand (docs/decisions/015). The worker processes keep
+        running. Returns why the devices must not be left; None if they are left.
         """
         if self.fragile:
             why = self.why_stay()
@@ -148,39 +149,41 @@ class Connection:
                 return why
             self._leaves += 1
         self.is_away = True
-        self.devices, self.missing, self._reconnections = self._whole, (), []  # `join` joins all of them
+        self.devices, self.missing, self._reconnections = self._whole, (), []  # the next `join` joins all
         self._some_back_s = None
         self._leave_all()
         return None
 
     def why_stay(self) -> str | None:
-        """Why workers that are joined must not be left now; None where they may be."""
+        """Why workers that are joined must not be left now; None if they may."""
         if self._leaves >= MOST_LEAVES:
             return f"they were left {self._leaves} times, and TensorFlow keeps threads of each time"
         return self.refusal("left")
 
     def refusal(self, done: str) -> str | None:
-        """Why workers must not be joined, or left (`done`), now, whatever the devices; None where they may be."""
+        """Why workers must not be joined or left now, whatever the devices; None if they may. done: "joined" or
+        "left".
+        """
         why = refusal(done) or other_threads.why_not(done)
-        if why is not None and gc.collect():  # it may have been garbage
+        if why is not None and gc.collect():  # the object that forbids it may have been garbage
             why = refusal(done) or other_threads.why_not(done)
         return why
 
     def join_anew(self) -> None:
-        """Leave the workers and join them again at once: they free what they kept of steps that were closed. Where one
-        is not there, go on as `rejoin` does.
+        """Leave the workers and join them again at once, so that they free what they kept of closed steps. If a worker
+        does not answer, go on as `rejoin` does.
         """
         self._leaves += 1
         try:
             with waiting("the devices were left"):
                 leave_living()
         except (PlacerError, *LOST_ERRORS):
-            pass  # it shows again when they are joined
+            pass  # a loss shows again when they are joined
         finally:
             self.rejoin()
 
     def _leave_all(self) -> None:
-        """Leave the workers' cluster, wherever they are by now; void all that was on them."""
+        """Leave the workers' cluster, even if some are lost by now, and invalidate all that was on them."""
         try:
             if self.joins_workers:
                 with waiting("the devices were left"):
@@ -193,16 +196,16 @@ class Connection:
     def _leave(leave: Callable[[], None]) -> None:
         try:
             leave()
-        finally:  # joined in vain, or by half, TensorFlow has forgotten them, too
+        finally:  # TensorFlow has forgotten the variables even if joining or leaving failed half-way
             renew_all()
 
     def lost(self, silent_s: float = 0.0) -> tuple[str, ...]:
-        """Devices that were there last, and do not answer now. silent_s: as for `Devices.lost`."""
+        """The devices that were present so far and do not answer now. silent_s: as for `Devices.lost`."""
         return () if self.devices is None else self.devices.lost(silent_s)
 
     def lost_by(self, error: BaseException) -> tuple[str, ...] | None:
-        """The devices whose loss caused an error; empty where all are there, but one was restarted unnoticed or a
-        call did not reach it; None where the error has another cause. Waits up to NOTICE_S for a process that is dying.
+        """The devices whose loss caused an error; empty if none is lost, but a worker was restarted unnoticed or a call
+        did not reach it; None if the error has another cause. Waits up to NOTICE_S for a process that is dying.
         """
         if not self.fragile or not isinstance(error, LOST_ERRORS):
             return None
@@ -217,7 +220,7 @@ class Connection:
         return () if _is_unreached(error) and self._may_call_again() else None
 
     def _may_call_again(self) -> bool:
-        """Whether this is not too often; it counts."""
+        """Whether a call that did not reach a worker may be made again. Each permission counts towards MOST_AGAIN."""
         now = self._clock()
         if len(self._unreached) == MOST_AGAIN and now <= self._unreached[0] + AGAIN_S:
             return False
@@ -228,7 +231,7 @@ class Connection:
         """Join the devices that are left, if any, and start to bring the lost ones back in the background."""
         try:
             while not self._joins_without(lost):
-                lost = [name for name in self.whole.lost() if name not in self.missing]  # by now, others are, too
+                lost = [name for name in self.whole.lost() if name not in self.missing]  # lost meanwhile
                 if not lost:
                     self._miss_all()
                     break
@@ -236,14 +239,16 @@ class Connection:
             self._joined_anew()
 
     def _miss_all(self) -> None:
-        """None of the devices could be joined, though all that are not missing answer: bring them back, too."""
+        """Treat the other devices as missing, too, and start to bring them back: they answer, but cannot be joined."""
         left = [name for name in self.whole.addresses if name not in self.missing]
         if left:
             self.missing += tuple(left)
             self._reconnections.append(self.whole.reconnect(left))
 
     def _joins_without(self, lost: Sequence[str]) -> bool:
-        """Whether the devices could be joined that are left without these and those that were missing before."""
+        """Join the devices other than `lost` and those missing before, and start to bring the lost ones back. Returns
+        whether joining succeeded.
+        """
         new = [name for name in lost if name not in self.missing]
         self.missing += tuple(new)
         try:
@@ -256,8 +261,8 @@ class Connection:
         return self.devices is not None
 
     def back(self) -> tuple[str, ...]:
-        """The missing devices that answer again and should be joined now. Those that are back first wait for the others
-        until these are back, given up, or OTHERS_S over. Call it regularly: it starts the next tries.
+        """The missing devices that answer again and should be joined now. The first ones to come back wait until the
+        others are back or given up, for at most OTHERS_S. Call this regularly, because it starts the next tries.
         """
         away = self._away()
         back = tuple(name for name in self.missing if name not in away)
@@ -271,12 +276,12 @@ class Connection:
 
     @property
     def given_up(self) -> dict[str, str]:
-        """Missing devices that are not tried again, and why."""
+        """The missing devices that are no longer tried, and why."""
         return {name: why for reconnection in self._reconnections for name, why in reconnection.given_up.items()}
 
     def rejoin(self) -> None:
-        """Join the devices that are there and those that are back. Where one is not there after all, go on without it,
-        and bring it back once more.
+        """Join the present devices and those that are back. If one does not answer after all, go on without it, and
+        start to bring it back again.
         """
         missing, away = self.missing, self._away()
         self.missing, self._some_back_s = tuple(name for name in missing if name in away), None
@@ -284,18 +289,18 @@ class Connection:
         try:
             self.devices = self.whole.without(self.missing) if self.missing else self.whole.join_all()
             self._joined_anew()
-        except BaseException as error:  # by now TensorFlow may have left the devices of before
+        except BaseException as error:  # TensorFlow may already have left the former devices
             lost = [name for name in self.whole.lost() if name not in self.missing]
             self.go_on_without(lost or missing)
             if not isinstance(error, PlacerError):
                 raise
 
     def _away(self) -> dict[str, Reconnection]:
-        """Who brings each device back that is still away."""
+        """Device that is still away -> the reconnection that brings it back."""
         return {name: reconnection for reconnection in self._reconnections for name in reconnection.away()}
 
     def end_workers(self) -> None:
-        """End the processes that were started here, frozen ones, too."""
+        """End the worker processes that were started for this session, frozen ones included."""
         if self.workers is not None:
             self.workers.close()
 
@@ -305,14 +310,14 @@ class Connection:
         return self._whole is not None and self.workers is not None and not self.is_away
 
     def close(self) -> None:
-        """End the workers that were started for this session, and leave variables usable without them. What of the
-        program goes with them is named in a warning.
+        """End the workers that were started for this session, and keep variables usable without them. A warning names
+        what the program loses with the workers.
         """
         leaves = self.leaves
         dropped = dropped_by_joining(left=True) if leaves else None
         try:
             if leaves:
-                self._leave(disconnect)  # joined to dead workers, nothing can be compiled
+                self._leave(disconnect)  # nothing can be compiled while dead workers are joined
         finally:
             if self._whole is not None:
                 self._whole.close()
@@ -333,8 +338,8 @@ class Connection:
 
 
 def _is_unreached(error: BaseException) -> bool:
-    """Whether gRPC says that a call did not reach a worker. What the step itself raises in this process says nothing of
-    gRPC.
+    """Whether gRPC says that a call did not reach a worker. Errors that the step itself raises in this process do not
+    mention gRPC.
     """
     said = str(error)
     return BY_GRPC in said and (isinstance(error, tf.errors.UnavailableError) or UNREAD in said)

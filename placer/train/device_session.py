@@ -1,7 +1,7 @@
-"""A session of devices: the connection to them, the replicas of variables, and the way back after a loss.
+"""A session of devices: the connection to them, the replicas of variables, and the recovery after a loss.
 
 All steps that a program places share one session because TensorFlow joins one set of workers in a process, and because
-a variable has one true value (docs/decisions/009-coherence.md).
+a variable has one current value (docs/decisions/009-coherence.md).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Entry = weakref.ref[Member]
 
 
 class DeviceSession:
-    """Devices and variables; all use of TensorFlow by the training thread goes on under `lock`."""
+    """The devices and variables of live steps. The training thread holds `lock` whenever it uses TensorFlow."""
 
     _open: ClassVar[dict[tuple[str | None, bool], DeviceSession]] = {}
 
@@ -46,15 +46,15 @@ class DeviceSession:
         self.replicas = Replicas(self.lock, lambda error: self.recovery.mend(error))
         self.log = StepLog(self.replicas, clock)
         self.recovery = Recovery(self.connection, self.replicas, self.log, lambda: self.members, clock)
-        self.sync_every: int | None = None  # steps between snapshots at most; None: as `StepLog.is_due` finds
+        self.sync_every: int | None = None  # most steps between two snapshots; None: `StepLog.is_due` decides
         self._members: list[Entry] = []
-        self.runs_untouched = False  # whether a step of it runs now, on the user's own variables
-        self._is_forsaken = False  # whether the last member left beside the program's own thread
+        self.runs_untouched = False  # whether one of its steps now runs on the user's own variables
+        self._is_forsaken = False  # whether the last member left in a thread beside the program's own
 
     @classmethod
     def of(cls, spec: str | None, include_local: bool, max_memory: MemoryLimits = NO_LIMITS) -> DeviceSession:
-        """The session of these devices, shared by all steps. Raises BadInputError where other workers are joined, and
-        where a step was wrapped with other memory limits of these devices.
+        """Return the session of these devices, which all steps share. Raises BadInputError if other workers are joined,
+        or if a step was wrapped before with other memory limits for these devices.
         """
         cls._end_forsaken()
         if (spec, include_local) not in cls._open:
@@ -75,20 +75,20 @@ class DeviceSession:
 
     @classmethod
     def _end_forsaken(cls) -> None:
-        """Leave the workers of steps that are gone."""
+        """Close the sessions whose last step the program dropped, and so leave their workers."""
         for session in [session for session in cls._open.values() if session._is_forsaken and not session.members]:
             session._close()
 
     @property
     def members(self) -> list[Member]:
-        """The live steps on these devices. They are not held here, because a step may lead to the object that holds it,
-        and would never be dropped.
+        """The live steps on these devices. The session holds only weak references to them, because a step may refer to
+        the object that holds it, and would then never be freed.
         """
         with self.lock:
             return [member for entry in self._members if (member := entry()) is not None]
 
     def enter(self, member: Member) -> Entry:
-        """Another live step is made for these devices. Returns what it is known by once it is gone."""
+        """Add a live step on these devices. Returns the entry that identifies it in `dropped` once it is gone."""
         entry: Entry = weakref.ref(member)
         with self.lock:
             self._members.append(entry)
@@ -96,12 +96,12 @@ class DeviceSession:
 
     @property
     def devices(self) -> Devices | None:
-        """The devices that are there; None before `join`, or while none of them is left."""
+        """The present devices; None before `join`, or while all of them are lost."""
         return self.connection.devices
 
     @property
     def present(self) -> Devices:
-        """The devices that are there. Raises PlacerError where there is none."""
+        """The present devices. Raises PlacerError if there are none."""
         if self.devices is None:
             raise PlacerError("no device is there.")
         return self.devices
@@ -113,7 +113,9 @@ class DeviceSession:
 
     @property
     def generation(self) -> int:
-        """How often devices were joined; what was built under another generation must never be called."""
+        """A count of how often devices were joined or left. What was built under another generation must never be
+        called.
+        """
         return self.connection.generation
 
     @property
@@ -128,7 +130,9 @@ class DeviceSession:
 
     @property
     def is_away(self) -> bool:
-        """Whether the devices were left, until `join`: steps run as if there were none, and no variable is watched."""
+        """Whether the devices are left until the next `join`. Until then steps run as if there were no devices, and no
+        variable is watched.
+        """
         return self.connection.is_away
 
     def prepare(self) -> None:
@@ -136,13 +140,13 @@ class DeviceSession:
         self.connection.prepare()
 
     def join(self) -> Devices:
-        """All devices, joined to this process; only the training thread, between steps. Raises as `Connection.join`,
-        and BadInputError where steps on other devices keep a variable by now.
+        """Join all devices to this process and return them; only the training thread, between steps. Raises as
+        `Connection.join`, and BadInputError if another session uses workers or already keeps one of the variables.
         """
         if self.connection.is_joined:
             return self.connection.join()
         self._refuse_beside_workers()
-        for member in self.members:  # nobody else may use TensorFlow meanwhile
+        for member in self.members:  # no other thread may use TensorFlow meanwhile
             member.finish()
         joined = self.connection.join()
         for member in self.members:
@@ -150,8 +154,8 @@ class DeviceSession:
         return joined
 
     def _refuse_beside_workers(self) -> None:
-        """Raises BadInputError where one session joins workers, and another one has devices: joining, resting and
-        leaving give all variables of the program new storage, which what the other one built does not know.
+        """Raise BadInputError if another session has devices, and this session or that one joins workers. Joining,
+        resting and leaving give all variables of the program new storage, unknown to what the other session built.
         """
         self._end_forsaken()
         for other in self._open.values():
@@ -166,7 +170,7 @@ class DeviceSession:
 
     def go_away(self) -> str | None:
         """Leave the devices until `join`, if no member needs them; only the training thread, between steps. Returns why
-        they cannot be left, None where they are.
+        they cannot be left; None if they are left.
         """
         if self.is_away:
             return None
@@ -186,8 +190,8 @@ class DeviceSession:
         return why
 
     def let_go(self, *, leaves: bool = True) -> None:
-        """A member needs no device any more: free what was its own, and leave them if it `leaves` and no other needs
-        them; between steps. They are not left while somebody reads variables who cannot be stopped meanwhile.
+        """Free what belonged to a member that needs no device any more; between steps. Also leave the devices if
+        `leaves` is true, no other member needs them, and no reader that cannot be stopped uses variables.
         """
         if self.is_away or not self.connection.is_joined:
             self.disown(self.replicas.kept)  # from when its steps were recorded
@@ -198,7 +202,7 @@ class DeviceSession:
             self.release()
 
     def leave(self, member: Member) -> None:
-        """Take a step out; with the last one the devices are closed and the user's variables no longer watched."""
+        """Remove a live step. With the last one the devices are closed, and variables are no longer watched."""
         for entry in [entry for entry in self._members if entry() is member]:
             self._take_out(entry)
         if not self.members:
@@ -208,8 +212,8 @@ class DeviceSession:
             self.release()
 
     def dropped(self, entry: Entry) -> None:
-        """A step is gone because the program dropped it, or will be with Python's next collection of garbage. In a
-        thread beside the program's own; `end_if_unused` is to follow.
+        """Remove a live step that the program dropped, whether it is freed already or at Python's next garbage
+        collection. Called in a thread beside the program's own; call `end_if_unused` next.
         """
         with self.lock:
             if entry in self._members:
@@ -217,9 +221,9 @@ class DeviceSession:
                 self.release()
 
     def end_if_unused(self) -> None:
-        """As the end of `leave`, in a thread beside the program's own, which may be writing variables. Leaving workers
-        would give all of them new storage, so workers stay joined until the program asks for devices again (`of`), or
-        ends.
+        """Close the session if no live step is left. Called in a thread beside the program's own, which may be writing
+        variables. Leaving workers would give all variables new storage, so workers stay joined until the program asks
+        for devices again (`of`) or ends.
         """
         with self.lock:
             if self.members:
@@ -232,9 +236,9 @@ class DeviceSession:
 
     def _take_out(self, entry: Entry) -> None:
         if self.fragile:
-            self.save()  # nobody can be asked to repeat steps of one who left
+            self.save()  # logged steps of a member that left cannot be repeated
         else:
-            self.replicas.pull()  # no replica of its own has to be kept for the truth that it holds
+            self.replicas.pull()  # else its replicas could not be freed where they alone are up to date
         self._members.remove(entry)
 
     def _close(self) -> None:
@@ -243,18 +247,18 @@ class DeviceSession:
             self.connection.close()
         finally:
             key = self.connection.spec, self.connection.include_local
-            if self._open.get(key) is self:  # not one that was made after a `_close` that was cut short
+            if self._open.get(key) is self:  # not a session that was made after an interrupted `_close`
                 del self._open[key]
 
     # Steps and variables.
 
     def adopt(self, variables: Iterable[tf.Variable]) -> None:
-        """Keep these variables true from now on, and include them in the next snapshot."""
+        """Keep these variables up to date from now on, and include them in the next snapshot."""
         if self.replicas.adopt(variables):
             self.log.is_stale = True
 
     def disown(self, variables: Iterable[tf.Variable]) -> None:
-        """Keep those of these variables no longer that no member needs."""
+        """Stop keeping those of `variables` that no member needs."""
         needed = {id(variable) for member in self.members for variable in member.variables}
         needed |= {key for member in self.members for use in member.uses for key in use.keys}
         left = [variable for variable in variables if id(variable) not in needed]
@@ -262,13 +266,13 @@ class DeviceSession:
         self.log.disown(left)
 
     def before_placed(self) -> None:
-        """Before a placed step: keep all that recovering from a loss during it needs."""
+        """Before a placed step: save what a recovery needs if a device is lost during the step."""
         if self.fragile:
             self.log.before_step()
 
     def after_placed(self, repeat: Callable[[], None], tensors: Sequence[Any], step_s: float) -> None:
         """After a placed step on flat `tensors`, which took `step_s` seconds: log it, and take a snapshot when one is
-        due. repeat: runs it again.
+        due. repeat: runs the step again.
         """
         if not self.fragile:
             return
@@ -281,7 +285,7 @@ class DeviceSession:
         self.log.is_stale = True
 
     def after_untouched(self) -> None:
-        """After a step that trained the user's own variables, which were true before."""
+        """After a step that trained the user's own variables, which were up to date before the step."""
         self.replicas.after_untouched()
         self.log.is_stale = True
 
@@ -290,13 +294,13 @@ class DeviceSession:
         self.replicas.drop_unused([use for member in self.members for use in member.uses])
 
     def save(self) -> None:
-        """Take a snapshot of all variables; also makes the user's true."""
+        """Take a snapshot of all variables; this also brings the user's own up to date."""
         self.log.save()
 
     # Devices that may be lost, and that come back.
 
     def suspect(self) -> None:
-        """Have the next step find out whether a device was lost: something met what may be a loss."""
+        """Have the next step check whether a device was lost, because something failed in a way that may mean so."""
         self.recovery.is_due = True
 
     def back(self) -> tuple[str, ...]:
@@ -305,30 +309,31 @@ class DeviceSession:
 
     @property
     def given_up(self) -> dict[str, str]:
-        """Missing devices that are not tried again, and why."""
+        """The missing devices that are no longer tried, and why."""
         return self.connection.given_up
 
     def rejoin(self) -> str | None:
-        """Take devices that came back in again, those that are there. Training goes on from the state it is in. Returns
-        why nothing was joined, None where it was.
+        """Join the devices that came back, with those that are present. Training goes on from its current state.
+        Returns why nothing was joined; None if the devices were joined.
         """
         with self.lock:
             return self._joined_by(self.connection.rejoin, lambda: self.connection.refusal("joined"))
 
     @property
     def keeps_much(self) -> bool:
-        """Whether workers keep so much of steps that were closed that it is time to `join_anew`."""
+        """Whether workers still keep so much of closed steps that it is time to `join_anew`."""
         return self.fragile and not self.missing and leftovers.are_many()
 
     def join_anew(self) -> str | None:
-        """Join workers anew, none of which is missing, as `Connection.join_anew` does. Training goes on from the state
-        it is in. Returns why they were not, None where they were. The training thread only, between steps.
+        """Leave the workers, none of which is missing, and join them again, as `Connection.join_anew` does. Training
+        goes on from its current state. Returns why the workers were not joined again; None if they were. The training
+        thread only, between steps.
         """
         with self.lock:
             return self._joined_by(self.connection.join_anew, self.connection.why_stay)
 
     def _joined_by(self, join: Callable[[], None], refused: Callable[[], str | None]) -> str | None:
-        """Let `join` connect this process to devices; returns why it must not, where it is refused."""
+        """Connect this process to devices by `join`, unless `refused` gives a reason. Returns that reason, or None."""
         why = refused()
         if why is not None:
             return why
@@ -337,7 +342,7 @@ class DeviceSession:
             member.pause()
         try:
             join()
-        finally:  # what was on the devices is void, whether all of them are there or not
+        finally:  # what was on the devices is invalid, even if `join` failed
             self.replicas.lose()
             self._rebuild()
         return None
@@ -346,7 +351,7 @@ class DeviceSession:
         try:
             for member in self.members:
                 member.rebuild()
-        except tf.errors.OpError as error:  # lost again, and noticed late
+        except tf.errors.OpError as error:  # a device was lost again, which shows only now
             if not self.recovery.is_loss(error):
                 raise
             self.recovery.recover()

@@ -1,4 +1,4 @@
-"""What is known of a live step once its devices are joined."""
+"""The state of a live step whose devices are joined."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class JoinedStep:
     """By the number of a plan of splits: the graph that it gives with costs, once profiled."""
 
     def with_links_of(self, devices: Devices) -> JoinedStep:
-        """The same with the links between `devices`, which are all of them, measured now; they keep them, too."""
+        """Return a copy with the links between `devices`, measured now. `devices` must be all devices, and keep the
+        links, too.
+        """
         names = devices.topology.names
         tf_names = [devices.tf_names[name] for name in names]
         nodes = devices.topology.nodes
@@ -42,15 +44,17 @@ class JoinedStep:
         return replace(self, topology=topology)
 
     def profiled(self, plan: int, captured: Captured, devices: Devices, limit_s: float | None) -> JoinedStep:
-        """The same with the graph of `captured`, by a plan of splits, with costs from the steps recorded. limit_s:
-        seconds for one traced step.
+        """Return a copy that also has the graph of `captured` with costs, profiled on the recorded batch. plan: the
+        number of the plan of splits that gave `captured`. limit_s: seconds for one traced step.
         """
         batch, start = self.scratch_run.batches[-1], in_parts(self.scratch_run.start, captured.divided)
-        if captured.has_tables:  # which a session does not find
+        if captured.has_tables:  # a session does not find the tables
             captured = without_host_ops(captured, batch, start)
         graph = profile(captured, devices, batch, runs=PROFILED, start=start, warm_up=1, limit_s=limit_s)
         return replace(self, graphs={**self.graphs, plan: graph})
 
     def mapping(self, devices: Sequence[int], plan: int, captured: Captured) -> Mapping:
-        """The ops of `captured`, by a plan of splits, on these devices, indices into `topology`."""
+        """The mapping of the ops of `captured` onto `devices`, which are indices into `topology`. plan: as in
+        `profiled`.
+        """
         return Mapping(self.graphs.get(plan, captured.graph), self.topology, tuple(devices))

@@ -37,12 +37,12 @@ from placer.train.variables.replicas import Use
 
 T = TypeVar("T")
 CLOSE_LIMIT_S = 60.0  # for work in the background to end
-LET_GO_LIMIT_S = 2.0  # the same, where the training waits for it
+LET_GO_LIMIT_S = 2.0  # the same, while the training waits for it
 PROFILE_LIMIT_S = 60.0  # for one traced step, on workers that may get lost
 
 
 class LiveStep:
-    """A user's step, and the modes it can run in. The training thread uses `call`; `background` is one other thread."""
+    """A user's step, and the modes it can run in. The training thread uses `call`; `background` uses another thread."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class LiveStep:
         clock: Callable[[], float] = time.perf_counter,
         plans: Sequence[SplitPlan] = (),
     ) -> None:
-        """plans: by which ops may be divided, numbered from 1."""
+        """plans: the plans of splits that may be used, numbered from 1."""
         self.session, self.name, self.clock = session, name, clock
         self.untouched = UntouchedFunction(step, session, name, clock)
         self.variants = Variants(self.untouched, session, name)
@@ -66,14 +66,14 @@ class LiveStep:
 
     @property
     def joined(self) -> JoinedStep:
-        """What is known since `join`. Raises PlacerError before it."""
+        """The state of the step since its devices were joined. Raises PlacerError before `join`."""
         if self._joined is None:
             raise PlacerError(f"{self.name} has not joined its devices yet.")
         return self._joined
 
     @property
     def is_joined(self) -> bool:
-        """Whether `join` is done."""
+        """Whether `join` has succeeded once."""
         return self._joined is not None
 
     @property
@@ -88,7 +88,7 @@ class LiveStep:
 
     @property
     def left_alone(self) -> str | None:
-        """Why the step runs untouched for good; None where it does not."""
+        """Why the step runs untouched for good; None if it does not."""
         return self.variants.left_alone
 
     def leave_alone(self, why: str) -> None:
@@ -96,8 +96,8 @@ class LiveStep:
         self.variants.left_alone = self.variants.left_alone or why
 
     def let_go(self) -> None:
-        """Free what is held for placing a step that is left alone, and leave the devices unless other steps, or work in
-        the background, use them; the training thread only, between steps.
+        """Free what was held for placing this step, which is left alone. Leave the devices unless other steps or
+        background work use them. The training thread only, between steps.
         """
         with self.session.lock:
             is_idle = self.thread.cancel(LET_GO_LIMIT_S)
@@ -114,7 +114,7 @@ class LiveStep:
 
     @property
     def mode(self) -> Mode:
-        """How calls of the main signature run."""
+        """The mode in which calls of the main signature run."""
         return self._calls.mode
 
     @mode.setter
@@ -124,12 +124,12 @@ class LiveStep:
 
     @property
     def overlaps(self) -> bool:
-        """Whether calls are timed without waiting for GPUs now, so that their seconds compare only with each other."""
+        """Whether calls are now timed without waiting for GPUs, so that their seconds compare only with each other."""
         return self._calls.overlaps
 
     @property
     def failed(self) -> tuple[Placed, str] | None:
-        """A placed step that could not train, and why; None again once the caller has seen to it."""
+        """A placed step that could not train, and why. The caller sets this to None once it has dealt with it."""
         return self._calls.failed
 
     @failed.setter
@@ -138,14 +138,14 @@ class LiveStep:
 
     @property
     def successor(self) -> Variant | None:
-        """The signature to `go_over` to, while nothing is done in the background and no device is missing."""
+        """The signature to `go_over` to, if any; None while background work goes on or a device is missing."""
         if self.session.missing or not self.thread.finish(0.0):
             return None
         return self.variants.successor
 
     @property
     def scattered(self) -> str | None:
-        """In words that hardly any call is of the main signature, where it is so."""
+        """A message if hardly any call is of the main signature, else None."""
         return self.variants.scattered
 
     def go_over(self, successor: Variant) -> None:
@@ -155,7 +155,7 @@ class LiveStep:
             self.variants.forget_placed()
             self._calls.recorder.clear()
             self.variants.go_over_to(successor)
-            del self._builder.plans[WHOLE + 1 :]  # they were for the other one
+            del self._builder.plans[WHOLE + 1 :]  # they divide the former main signature
 
     def call(self, args: Sequence[Any], kwargs: dict[str, Any], timed: bool = True) -> tuple[Any, float | None]:
         """As `Calls.call`: run one step."""
@@ -166,16 +166,16 @@ class LiveStep:
     # Either thread.
 
     def background(self, work: Callable[[], T]) -> Future[T]:
-        """Run `work` on the other thread, once nobody holds the session's lock: a reader of variables may be going on
-        without a lost device.
+        """Run `work` on the other thread. Waits for the session's lock first, because a thread that reads variables may
+        be recovering from a lost device.
         """
         with self.session.lock:
             return self.thread.submit(work)
 
     def capture(self) -> OpGraph:
-        """Capture the main signature: its graph. Raises BadInputError where the step cannot be placed.
+        """Capture the main signature and return its graph. Raises BadInputError if the step cannot be placed.
 
-        Nothing here waits for the session's lock: whoever has it may wait for the thread in the background.
+        Never waits for the session's lock, because the thread that holds it may wait for the background thread.
         """
         main = self.variants.settle()
         if main is None:
@@ -190,7 +190,9 @@ class LiveStep:
 
     @property
     def is_ready(self) -> bool:
-        """Whether enough steps ran untouched for `capture` and `join`, undisturbed, or none ever will."""
+        """Whether enough undisturbed untouched steps ran for `capture` and `join`; also True if the step is left alone,
+        because then there will be no more.
+        """
         return self.variants.is_ready and (self.left_alone is not None or not self._calls.recorder.disturbed)
 
     def join(self) -> Topology:
@@ -220,12 +222,13 @@ class LiveStep:
 
     @property
     def runs_directly(self) -> bool:
-        """Whether a call need be nothing but the user's: at rest, while the devices are left."""
+        """Whether a call may go straight to the user's tf.function: it rests, and the devices are left."""
         return self._is_resting and self.session.is_away and self.untouched.plain is None
 
     def rest(self) -> str | None:
         """Run untouched until `wake`, and forget what was built; leave the devices unless other steps use them. The
-        training thread only, between steps. Returns why the devices cannot be left; try again later.
+        training thread only, between steps. Returns why the devices cannot be left yet, so that the caller can try
+        again later; None if they are left.
         """
         with self.session.lock:
             if not self._is_resting:
@@ -242,7 +245,9 @@ class LiveStep:
             self._is_resting = False
 
     def profile(self, plan: int = WHOLE) -> tuple[OpGraph, Topology]:
-        """The main signature's graph by a plan of splits, with costs, and the topology with its links as measured."""
+        """Profile the main signature, divided by a plan of splits. Returns its graph with costs, and the topology with
+        measured links.
+        """
         devices = self.session.join()
         if plan == WHOLE:
             self._joined = self.joined.with_links_of(devices)
@@ -251,15 +256,15 @@ class LiveStep:
         return self._joined.graphs[plan], self._joined.topology
 
     def divide(self, plan: SplitPlan) -> int:
-        """The number of another plan of splits. Raises PlanError where it does not fit the main signature."""
+        """Add a plan of splits and return its number. Raises PlanError if it does not fit the main signature."""
         return self._builder.add_plan(self.joined.main, plan)
 
     def plan(self, number: int) -> SplitPlan:
-        """A plan of splits by its number."""
+        """The plan of splits with this number."""
         return self._builder.plans[number]
 
     def divided_in_words(self, plan: int) -> str:
-        """What a plan of splits divides of the main signature's step."""
+        """A description of what a plan of splits divides in the main signature's step."""
         return self.plan(plan).described(len(self.captured().graph), len(self.captured(plan).divided))
 
     def captured(self, plan: int = WHOLE) -> Captured:
@@ -267,7 +272,9 @@ class LiveStep:
         return self._builder.divided(self.joined.main, plan)
 
     def build(self, devices: Sequence[int], order: Sequence[str], name: str, plan: int = WHOLE) -> Built | Failed:
-        """Place the main signature and try it; `settle` makes it ready to run. A failure is a value."""
+        """Build the main signature under a mapping and try it; `settle` makes it ready to train. Returns a failure as
+        Failed.
+        """
         joined, wanted = self.joined, Wanted(devices, order, name, plan)
         if (absent := self._builder.absent(joined.topology, devices)) is not None:
             return Failed("device", absent)
@@ -289,7 +296,7 @@ class LiveStep:
         return out_of_memory(built, name_of, at_once) if isinstance(built, Failed) else built
 
     def settle(self, built: Built) -> Placed | Failed:
-        """Let a step that was built train the live variables; the training thread only. Failed as `Builder.settle`."""
+        """Let a step that was built train the live variables; the training thread only. Fails as `Builder.settle`."""
         with self.session.lock:
             settled = self._builder.settle(built)
         if isinstance(settled, Failed) and settled.reason == "device":
@@ -297,10 +304,12 @@ class LiveStep:
         return settled
 
     def release(self, keep: Sequence[Placed]) -> None:
-        """Free the replicas of variables that none of these needs; the training thread only."""
+        """Free the replicas that no step in `keep`, no following signature and no other live step needs; the training
+        thread only.
+        """
         with self.session.lock:
             self._builder.forget_all_but([*keep, *(v.following[1] for v in self.variants if v.following)])
-            if self._joined is not None:  # a program may go over to another signature before that
+            if self._joined is not None:  # the main signature may change before the first `join`
                 self._joined.scratch_run.forget()
             self.session.release()
 
@@ -338,7 +347,7 @@ class LiveStep:
         return self.joined.mapping(devices, plan, self.captured(plan))
 
     def is_current(self, step: MappedStep) -> bool:
-        """Whether a step may still be called: devices were not joined anew since it was built."""
+        """Whether a step may still be called: no device was joined or left since it was built, and it did not fail."""
         return self._builder.is_current(step)
 
     # When devices are lost, or come back.
@@ -352,7 +361,7 @@ class LiveStep:
         self.thread.finish()
 
     def rebuild(self) -> None:
-        """As in `Member`: the same mapping where its devices are there, else everything on the first one that is."""
+        """As in `Member`: build the same mapping if its devices are present, else what `Builder.rebuilt` says."""
         self.variants.forget_placed()
         if self._joined is None:
             return
@@ -366,7 +375,7 @@ class LiveStep:
         self.mode = self._builder.rebuilt(joined.main, joined.topology, self.mode)
 
     def close(self) -> None:
-        """Leave the session, with the user's variables true. Background work that does not end is left to itself."""
+        """Leave the session, with the user's variables up to date. Background work that does not end is abandoned."""
         end_thread(self.thread, self.session, self)
         with self.session.lock:
             self.session.leave(self)
@@ -381,9 +390,9 @@ class LiveStep:
 
 
 def end_thread(thread: BackgroundThread, session: DeviceSession, step: LiveStep | None = None) -> None:
-    """End a live step's thread in the background. Work that does not end is left to itself. step: if it is not gone."""
+    """End a live step's background thread. Work that does not end is abandoned. step: None if it is gone."""
     if thread.close(CLOSE_LIMIT_S):
         return
-    if all(member is step for member in session.members):  # else another one still trains on them
-        session.connection.end_workers()  # it may wait for one that no longer answers
+    if all(member is step for member in session.members):  # else another live step still trains on the workers
+        session.connection.end_workers()  # the work may wait for a worker that no longer answers
     thread.finish(CLOSE_LIMIT_S)

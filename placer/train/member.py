@@ -1,4 +1,4 @@
-"""What a session of devices needs of each live step that shares it."""
+"""The interface that a session of devices needs of each live step that shares it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placer.train.variables.replicas import Use
 
 
 class Member(Protocol):
-    """A live step of a session, as it is needed when devices are lost or come back."""
+    """A live step of a session, as the session uses it when devices are joined, left or lost."""
 
     def pause(self) -> None:
         """Cancel work in the background that has not begun, and wait for the rest."""
@@ -24,12 +24,12 @@ class Member(Protocol):
 
     @property
     def uses(self) -> Iterable[Use]:
-        """What its placed steps need of the variables."""
+        """The replicas of variables that this live step's placed steps need."""
 
     @property
     def variables(self) -> Iterable[tf.Variable]:
-        """The user's variables that its captured steps use."""
+        """The user's variables that this live step's captured steps use."""
 
     @property
     def is_resting(self) -> bool:
-        """Whether it runs untouched, and needs no device for now."""
+        """Whether this live step runs untouched, and needs no device for now."""

@@ -1,5 +1,5 @@
-"""How training outlives a lost device: from the last snapshot of the variables, the steps since then are taken again on
-the devices that are left.
+"""Recovers training after a device was lost: restores the last snapshot of the variables, and repeats the steps since
+then on the devices that are left.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from placer.train.member import Member
 from placer.train.variables.replicas import Replicas
 from placer.train.variables.step_log import StepLog
 
-MOST_REPAIRS = 10  # of one loss, where more devices are lost during each
+MOST_REPAIRS = 10  # tries to recover from one loss, if more devices are lost during each
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What a loss cost."""
+    """A loss that training recovered from, and its cost."""
 
-    lost: tuple[str, ...]  # devices; none where all are there, but a call did not reach one
-    repeated: int  # steps, from the snapshot
+    lost: tuple[str, ...]  # devices; empty if none was lost, but a call did not reach one
+    repeated: int  # steps since the snapshot that were taken again
     forgotten: int  # steps that could not be repeated
     seconds: float
     dropped: str | None = None  # what TensorFlow dropped of this program, as `dropped_by_joining` says it
 
     @property
     def in_words(self) -> str:
-        """For the journal."""
+        """The loss in words, for the journal."""
         what = f"lost {', '.join(self.lost)}" if self.lost else "a call did not reach a worker"
         dropped = f" Also, {remedy(self.dropped)}." if self.dropped else ""
         return (
@@ -43,7 +43,7 @@ class Loss:
 
 
 class Recovery:
-    """Finds out that devices of a session were lost, and goes on without them."""
+    """Detects lost devices of a session, and goes on without them."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class Recovery:
     ) -> None:
         """members: the live steps of the session. clock: seconds."""
         self.losses: list[Loss] = []
-        self.is_due = False  # whether something met what may be a loss, so that the next step has to `check`
+        self.is_due = False  # whether something failed that may mean a loss, so that the next step has to `check`
         self._connection, self._replicas, self._log = connection, replicas, log
         self._members, self._clock = members, clock
         self._is_running = False
-        self._dropped: str | None = None  # of the program, by losses that are not recovered from yet
+        self._dropped: str | None = None  # what the program loses by a recovery that has not ended yet
 
     def check(self) -> None:
-        """Between steps: look whether devices were lost, and go on without them; end a recovery that was cut short."""
+        """Between steps: finish a recovery that was cut short; if devices were lost, go on without them."""
         self.is_due = False
         if self._replicas.is_void:
             self.recover()
@@ -77,11 +77,11 @@ class Recovery:
         return self._connection.lost_by(error) is not None
 
     def recover(self, lost: Sequence[str] | None = None) -> None:
-        """Go on with the devices that are left, from the last snapshot, and repeat the steps since then. lost: devices
-        that are lost; None for those that do not answer now.
+        """Go on with the devices that are left, from the last snapshot, and repeat the steps since then. lost: the lost
+        devices; None = those that do not answer now.
 
-        Raises PlacerError where there is no snapshot. Where it is cut short, by Ctrl-C for example, it begins anew with
-        the next call, and before anybody reads a variable.
+        Raises PlacerError if there is no snapshot. A recovery that is cut short, by Ctrl-C for example, starts again
+        before the next step or read of a variable.
         """
         self._is_running = True
         try:
@@ -93,8 +93,8 @@ class Recovery:
             self._is_running = False
 
     def mend(self, error: BaseException | None) -> bool:
-        """Recover from a loss that showed while the user read variables; returns whether it was one. error: what was
-        raised; None to end a recovery that was cut short.
+        """Recover from a loss that showed while the user read variables; returns whether training was recovered. error:
+        the error raised, which need not mean a loss; None = finish a recovery that was cut short.
         """
         if self._is_running or not (error is None or self.is_loss(error)):
             return False
@@ -105,13 +105,13 @@ class Recovery:
     def _recover(self, found: Sequence[str] | None) -> Loss:
         new = self._connection.lost() if found is None else tuple(found)
         begin, lost, snapshot = self._clock(), new, self._log.snapshot
-        if self._replicas.is_void:  # what a recovery that was cut short had found lost is only missing now
+        if self._replicas.is_void:  # what an interrupted recovery had found lost now counts as missing
             lost = tuple(dict.fromkeys((*self._connection.missing, *new)))
         if snapshot is None:
             what = f"{', '.join(lost)} was lost" if lost else "a call did not reach a worker"
             raise PlacerError(f"{what} before the first snapshot; start the training again.")
         repeated, forgotten = len(self._log.steps), self._log.unrepeatable
-        self._dropped = self._dropped or dropped_by_joining()  # by one that was cut short, too
+        self._dropped = self._dropped or dropped_by_joining()  # also by an interrupted recovery
         for repair in range(MOST_REPAIRS):
             known = self._connection.missing
             self._leave(new)
@@ -129,13 +129,13 @@ class Recovery:
         return Loss(lost, repeated, forgotten, self._clock() - begin, dropped)
 
     def _leave(self, lost: Sequence[str]) -> None:
-        """Leave lost devices, with whatever others the connection cannot keep without them."""
+        """Leave the lost devices, and any others that the connection cannot keep without them."""
         for member in self._members():
             member.pause()
         self._connection.go_on_without(lost)
 
     def _repeat(self) -> None:
-        """With variables as in the snapshot: build on the devices that are left, and take all logged steps again."""
+        """Rebuild on the devices that are left, and repeat all logged steps. Variables must be as in the snapshot."""
         with waiting("the training was recovered", first=True):
             for member in self._members():
                 member.rebuild()

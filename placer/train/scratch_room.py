@@ -18,10 +18,10 @@ from placer.train.steps.modes import Wanted
 def room_beside(
     session: DeviceSession, joined: JoinedStep, graph: OpGraph, wanted: Wanted, running: Mapping | None
 ) -> dict[str, float] | Failed:
-    """The bytes that each device would hold during a scratch run of `wanted`, by its name; Failed where one has no room
-    for them. The scratch variables of earlier runs are dropped.
+    """Return device name -> bytes that it would hold during a scratch run of `wanted`, or Failed if a device has no
+    room for them. The scratch variables of earlier runs are dropped.
 
-    graph: of the step that is tried. running: of the placed step that trains meanwhile.
+    graph: of the step that is tried. running: the mapping of the placed step that trains meanwhile.
     """
     names = joined.topology.names
     need = _needed_bytes(session, joined, graph, wanted, running)
@@ -38,7 +38,7 @@ def room_beside(
 def _needed_bytes(
     session: DeviceSession, joined: JoinedStep, graph: OpGraph, wanted: Wanted, running: Mapping | None
 ) -> list[float]:
-    """By device: a scratch run, the variables that are there, and the step that runs meanwhile."""
+    """Bytes on each device for a scratch run, the replicas held there, and the step that runs meanwhile."""
     topology = joined.topology
     need = np.array(peaks_in_order(graph, wanted.devices, len(topology)))
     there, tf_names = session.replicas.held_bytes(), session.present.tf_names

@@ -1,1 +1,1 @@
-"""Search on files: `plan` is judged by the simulator alone; `prepare` compiles what it needs ahead of the first one."""
+"""Search on files: `plan` searches by the simulator alone; `prepare` compiles ahead what the first plan needs."""

@@ -1,4 +1,4 @@
-"""Planning: a search judged by the simulator alone, for as long as it may take."""
+"""Planning: a search judged by the simulator alone, within a time limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from search.session.refusals import NO_LINK, Refusals
 from search.session.registry import SEARCHERS
 from search.session.session import MOST_REFUSED, LackOf, SearchSession, nothing
 
-BOUND_S = 1.0  # so long the lower bound may take where there is less time than that
+BOUND_S = 1.0  # seconds that the lower bound may take, even if the search has less time
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Plan:
     mapping: Mapping
     value: float  # its objective, seconds
     lower_bound: float  # seconds that no mapping is predicted below
-    best_single: float | None  # seconds on one device; None where none can run and hold everything
+    best_single: float | None  # seconds on one device; None if no device can run and hold everything
     searcher: str
     evaluations: int  # predictions made
     seconds: float  # that the search took
-    notes: tuple[str, ...] = ()  # what the searcher has to say of how it went
+    notes: tuple[str, ...] = ()  # what the searcher says about how the search went
 
 
 def plan(
@@ -47,13 +47,13 @@ def plan(
     over: Stop = never,
     lack: LackOf = nothing,
 ) -> Plan:
-    """Ask, simulate, tell, until time is up, nothing is left to ask, or `over()`; never worse than a single device.
+    """Ask, simulate and tell, until time is up, the bound is reached, nothing is left to ask, or `over()`.
 
-    The time that numba takes to compile, once on a machine, is not counted. lack: what memory a mapping lacks; it is
-    asked of mappings that are better than all before, because it takes longer than a prediction. Raises BadInputError
-    for an unknown searcher, where no mapping fits into memory, with what is missing, and where a tensor must cross a
-    link that is missing under every mapping; PlacerError where every mapping that was asked exceeds memory as
-    simulated, or none was asked whose tensors cross only links that there are.
+    The result is never worse than a single device. The time that numba takes to compile, once on a machine, is not
+    counted. lack: returns what memory a mapping lacks. It is called only for mappings that are better than all before,
+    because it takes longer than a prediction. Raises BadInputError for an unknown searcher, if no mapping fits into
+    memory (and says what is missing), and if under every mapping a tensor must cross a missing link. Raises PlacerError
+    if every mapping that was asked exceeds memory as simulated, or has a tensor that crosses a missing link.
     """
     problem.predict_many([heft_placement(problem)])
     if searcher_name in SEARCHERS:  # else the session refuses it
@@ -62,7 +62,7 @@ def plan(
     stop = Deadline(seconds, clock, over)
     search = _Search(problem, lambda roomier: SearchSession(searcher_name, roomier, seed=seed, stop=stop), lack)
     best_single = search.judge_singles()
-    # What is kept is an estimate, which proves nothing.
+    # By variables alone, because the bytes of kept tensors are an estimate, which proves nothing.
     bound = lower_bound(problem.of_variables, Deadline(max(seconds, BOUND_S) - (clock() - start_s), clock, over))
     while search.best.value > bound * (1 + CLOSE) and search.ask_and_tell():
         bound = max(bound, 0.0 if problem.kept_bytes else search.session.searcher.bound())
@@ -82,7 +82,7 @@ def plan(
 
 
 class _Best:
-    """The best placement so far that memory suffices for."""
+    """The best placement so far that fits into memory."""
 
     def __init__(self, lack: LackOf) -> None:
         self._lack = lack
@@ -90,7 +90,9 @@ class _Best:
         self.placement: Placement | None = None
 
     def judge(self, problem: Problem, placement: Placement) -> Result | Lack:
-        """Predict a placement, and keep it if it is better than all before; what memory it lacks, where it would be."""
+        """Predict a placement, and keep it if it is better than all before. Returns the result, or what memory it lacks
+        if it is better but does not fit.
+        """
         value = problem.predict(placement)
         if value == inf:
             return NO_LINK
@@ -103,11 +105,11 @@ class _Best:
 
 
 class _Search:
-    """Asks, judges and tells. Where what is asked lacks memory, another search begins, which leaves more room."""
+    """Asks, judges and tells. If what was asked lacks memory, another search begins, which leaves more room."""
 
     def __init__(self, problem: Problem, begin: Callable[[Problem], SearchSession], lack: LackOf) -> None:
         self.problem, self._begin = problem, begin
-        self.roomier = problem  # with more tensors, by all that lacked memory
+        self.roomier = problem  # with larger estimates of tensors, after placements lacked memory
         self.session = begin(problem)
         self.best = _Best(lack)
         self.refused = Refusals()
@@ -120,7 +122,7 @@ class _Search:
         for placement in singles:
             if self.problem.fits(placement):
                 self._judge(placement)
-            else:  # by the estimate of tensors; as simulated it may fit all the same
+            else:  # it does not fit by the estimate of tensors, but may fit as simulated
                 self.best.judge(self.problem, placement)
         self._judged = max(1, len(singles))
         if self.best.placement is not None:
@@ -129,7 +131,7 @@ class _Search:
         return None
 
     def ask_and_tell(self) -> bool:
-        """Judge what the searcher asks; whether it asked anything."""
+        """Judge what the searcher asks. Returns whether it asked anything."""
         asked = self.session.ask()
         self.session.tell([(mapping, self._judge(self.problem.placement(mapping))) for mapping in asked])
         self._judged += len(asked)
@@ -150,7 +152,9 @@ class _Search:
 
     @property
     def only_lacks_memory(self) -> bool:
-        """Whether nothing but memory has been in the way yet, so that a few more questions are worth more than time."""
+        """Whether nothing has fitted into memory yet, and few mappings were refused, so that a few more questions are
+        worth more than the time limit.
+        """
         return self.best.placement is None and 0 < self.refused.count < MOST_REFUSED
 
     @property
@@ -160,19 +164,19 @@ class _Search:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the searcher has to say, and what was left out for lack of memory."""
+        """What the searcher says, and what was left out for lack of memory."""
         text = self.refused.text("left out")
         return (*self.session.notes, *([f"{text}."] if text else []))
 
     def mapping(self) -> Mapping:
-        """The best mapping found. Raises PlacerError where all that were asked lack memory, or a link, and
-        BadInputError where every mapping lacks a link.
+        """The best mapping found. Raises PlacerError if all that were asked lack memory, or a link, and BadInputError
+        if every mapping lacks a link.
         """
         if self.best.placement is None and self.refused.nearest is not None:
             none_fits = self.refused.none_fits(short(self.problem.graph.name))
             raise PlacerError(f"{none_fits}: add a device, give them more memory, or search longer.")
         found = self.problem.mapping(self.best.placement or packed(self.roomier))
-        if self.best.placement is None and _lacks_link(self.problem, found):  # else numbers are out of all measure
+        if self.best.placement is None and _lacks_link(self.problem, found):  # otherwise costs are too large
             _refuse_lacking_link(self.problem)
             searcher = self.session.searcher.name
             other = "" if searcher == DEFAULT_SEARCHER else f"try --searcher {DEFAULT_SEARCHER}, "
@@ -184,13 +188,13 @@ class _Search:
 
 
 def _lacks_link(problem: Problem, mapping: Mapping) -> bool:
-    """Whether a tensor would cross a link that is missing; none has to where the objective needs no links."""
+    """Whether a tensor would cross a missing link; False if the objective needs no links."""
     ends = {(mapping.devices[edge.src], mapping.devices[edge.dst]) for edge in problem.graph.edges}
     return problem.objective == "makespan" and not all(_joined(problem, *pair) for pair in ends)
 
 
 def _refuse_lacking_link(problem: Problem) -> None:
-    """Raises BadInputError where an edge's ops can only run on devices that no link joins."""
+    """Raise BadInputError if an edge's ops can only run on devices that no link joins."""
     for edge in problem.graph.edges:
         here, there = (problem.feasible[problem.unit_of[op]] for op in (edge.src, edge.dst))
         if not any(_joined(problem, src, dst) for src in here for dst in there):

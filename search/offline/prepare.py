@@ -1,6 +1,6 @@
-"""Compile what plans need, so that the first one on a machine does not wait: python -m search.offline.prepare.
+"""Compile what plans need, so that the first plan on a machine does not wait: python -m search.offline.prepare.
 
-The compiled code is kept beside the sources (docs/decisions/013-kernel-cache.md); then this takes seconds.
+The compiled code is kept beside the sources (docs/decisions/013-kernel-cache.md); afterwards this takes seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OPS = 14
 
 
 def main() -> None:
-    """Plan a small graph for every objective, with all that `hybrid` does only for larger ones."""
+    """Plan a small graph for every objective, including what `hybrid` otherwise does only for larger graphs."""
     ops = tuple(Op(f"v{i}", cost_s={"gpu": 1.0 + 7 * i % 5, "cpu": 3.0 + 5 * i % 7}) for i in range(OPS))
     edges = tuple(Edge(i, i + k, 10 * i) for k in (2, 3) for i in range(OPS - k))
     devices = (Device("x", "gpu"), Device("y", "gpu"), Device("z", "cpu"))

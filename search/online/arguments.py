@@ -1,4 +1,4 @@
-"""What is given to `autoplace` and `place`, looked at before anything is started."""
+"""Checks the arguments of `autoplace` and `place`, before anything is started."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KERAS_MODEL = frozenset({"Model"})
 
 
 def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | None, sync_every: int | None) -> None:
-    """Refuse now what would otherwise fail later, within the training. Raises BadInputError."""
+    """Raise BadInputError now for arguments that would otherwise fail later, within the training."""
     if not callable(step):
         raise BadInputError(f"a {type(step).__name__} is no training step; pass a function.")
     if settings is not None and settings.budget < 1:
@@ -63,9 +63,7 @@ def refuse_hiding(step: Any, wrapper: type[Wrapped]) -> None:
 
 
 def refuse_method(name: str, owner: type | None, *_: object, **__: object) -> NoReturn:
-    """Called in the place of a method that was wrapped in its class `owner`, and so has no `self`. Raises
-    BadInputError.
-    """
+    """Raise BadInputError; called in place of a method that was wrapped in its class `owner`, and so has no `self`."""
     if name == "train_step" and owner is not None and has_base(owner, KERAS_MODEL):
         raise BadInputError(
             f"{name} is the method of a Keras model of which fit makes a function; give fit a callback instead: "

@@ -42,15 +42,15 @@ BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a
 
 
 def _is_in_replica() -> bool:
-    """Whether this thread runs the part of a replica of a distribution strategy."""
+    """Whether this thread runs the part of one replica under a distribution strategy."""
     return tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
 
 
 class AutoStep(Wrapped):
     """A training step that Placer runs: call it like the step it was made from, whose name and attributes it has.
 
-    Made by `autoplace` and `place` (search/online/autoplace.py). Use it from one thread. The user's variables are true
-    whenever they are read, by Python, a tf.function, a checkpoint or Keras.
+    Made by `autoplace` and `place` (search/online/autoplace.py). Use it from one thread. The user's variables are up to
+    date whenever they are read, by Python, a tf.function, a checkpoint or Keras.
     """
 
     own_names = frozenset({"settings", "name", "steps"})
@@ -105,7 +105,7 @@ class AutoStep(Wrapped):
         self._open.atexit = False  # workers and planner end with this process
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """One training step: what the step returns. Raises what the step raises."""
+        """Run one training step, and return what it returns. Raises what the step raises."""
         if _is_in_replica():
             return self._by_strategy(args, kwargs)
         if self.is_over:
@@ -131,8 +131,8 @@ class AutoStep(Wrapped):
         return outputs
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """This object. Where Python would bind the step that was wrapped to an instance, a callable that raises
-        BadInputError: the wrapped step does not know its `self`.
+        """Return this object. If Python would bind the step that was wrapped to an instance, return a callable that
+        raises BadInputError, because this object does not know the step's `self`.
         """
         step = self._live.untouched.step
         if instance is None or isinstance(step, MethodType) or not hasattr(type(step), "__get__"):
@@ -145,8 +145,8 @@ class AutoStep(Wrapped):
         self._leave_alone()
 
     def pass_over(self, calls: int) -> bool:
-        """Whether the caller may take so many steps itself, in place of as many calls: at rest few are looked at. They
-        are counted, so take them.
+        """Whether the caller may run `calls` steps itself instead of calling this object, because few calls are looked
+        at while the training rests. If True, these steps are already counted, so run them.
         """
         if self._unseen < calls or not self._live.runs_directly:
             return False
@@ -155,26 +155,26 @@ class AutoStep(Wrapped):
         return True
 
     def sync(self) -> None:
-        """Make the user's variables true now. They are fetched anyway when they are read."""
+        """Bring the user's variables up to date now. They are fetched anyway when they are read."""
         with self._session.lock:
             self._session.replicas.pull()
 
     @property
     def mapping(self) -> Mapping | None:
-        """Where the ops of the main signature run; None while the step runs untouched."""
+        """The mapping by which the ops of the main signature run; None while the step runs untouched."""
         mode = self._live.mode
         return self._live.mapping(mode.devices, mode.plan) if isinstance(mode, Placed) else None
 
     @property
     def splits(self) -> str | None:
-        """What is divided of the step as it runs now, in words; None where nothing is."""
+        """What is divided in the step as it runs now, in words; None if nothing is."""
         mode = self._live.mode
         return self._live.divided_in_words(mode.plan) if isinstance(mode, Placed) and mode.plan != WHOLE else None
 
     def save(self, path: str | Path) -> None:
         """Write the mapping that runs now, with its plan of splits, as a mapping file, which `place` applies.
 
-        Raises PlacerError while the step runs untouched, and where the file cannot be written.
+        Raises PlacerError while the step runs untouched, and if the file cannot be written.
         """
         mode, mapping = self._live.mode, self.mapping
         if mapping is None or not isinstance(mode, Placed):
@@ -194,12 +194,12 @@ class AutoStep(Wrapped):
 
     @property
     def step_s(self) -> float | None:
-        """Seconds of a step under the present mapping, as last measured beside others; None while unknown."""
+        """Seconds of a step in the current mode, as last measured beside others; None while unknown."""
         return self._controller.step_s.get(self._live.mode)
 
     @property
     def speedup(self) -> float | None:
-        """The fastest single device's step time by that of the present mapping; None until both were measured."""
+        """The fastest single device's step time divided by `step_s`; None until both were measured."""
         alone, here = self.best_single_s, self.step_s
         return alone / here if alone and here else None
 
@@ -210,20 +210,20 @@ class AutoStep(Wrapped):
 
     @property
     def untouched_s(self) -> float | None:
-        """Seconds of an untouched step: measured beside the others where this process's own devices take part, else the
-        median of the last before the step was placed; None while unknown.
+        """Seconds of an untouched step: as measured beside other modes if it was, else the median of the last steps
+        before the devices were joined; None while unknown.
         """
         beside = self._controller.step_s.get(UNTOUCHED)
         return median(self._before) if beside is None and len(self._before) >= ENOUGH else beside
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """The devices it may run on, lost ones included; none before they are joined."""
+        """The names of the devices that the step may run on, including lost ones; empty before they are joined."""
         return self._live.joined.topology.names if self._live.is_joined else ()
 
     @property
     def left_alone(self) -> str | None:
-        """Why the step runs untouched for good; None where it does not."""
+        """Why the step runs untouched for good; None if it does not."""
         return self._live.left_alone
 
     @property
@@ -237,13 +237,13 @@ class AutoStep(Wrapped):
         return self._journal
 
     def report(self) -> str:
-        """What was tried, what runs now, and what was decided, as text."""
+        """Return as text what was tried, what runs now, and what was decided."""
         return as_text(self)
 
     def report_html(self, path: str | Path | None = None) -> str:
-        """The report as one self-contained HTML page with figures; written to `path`, too, where one is given.
+        """Return the report as one self-contained HTML page with figures. If `path` is given, also write it there.
 
-        Raises PlacerError where it cannot be written.
+        Raises PlacerError if the page cannot be written.
         """
         page = self.later_report_html()()
         if path is not None:
@@ -251,14 +251,14 @@ class AutoStep(Wrapped):
         return page
 
     def later_report_html(self) -> Callable[[], str]:
-        """What gives the page of this moment whenever it is called, also after `close()`; only then it is made."""
+        """Return a function that makes the page of this moment when it is called, even after `close()`."""
         # it takes time to load, and few trainings ask for a page
         from search.online.report.step_record import later_page
 
         return later_page(self, self._live.mapping)
 
     def close(self) -> None:
-        """End the search, give the devices back, and leave the step's variables true and unwatched.
+        """End the search, give the devices back, and leave the step's variables up to date and unwatched.
 
         Afterwards calls run the step untouched. Harmless when called twice.
         """
@@ -273,7 +273,7 @@ class AutoStep(Wrapped):
         except Exception:
             self._open.detach()
             raise
-        self._open.detach()  # not where Ctrl-C cut it short, so that it can be called again
+        self._open.detach()  # not if Ctrl-C interrupted this, so that it can be called again
 
     def __enter__(self) -> AutoStep:
         return self
@@ -289,17 +289,18 @@ class AutoStep(Wrapped):
 
     @property
     def tried(self) -> Sequence[LiveTrial]:
-        """What was measured so far, in order."""
+        """The trials so far, in the order in which they were first measured."""
         return self._controller.tried
 
     @property
     def controller(self) -> Controller:
-        """Decides in which mode each call runs."""
+        """The controller, which decides in which mode each call runs."""
         return self._controller
 
     def _by_strategy(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A call by a distribution strategy, which calls from a thread for each of its replicas, and has them wait for
-        each other within the step: no lock is held meanwhile.
+        """Run a call by a distribution strategy. It calls from one thread per replica, and these threads wait for each
+        other within the step, so that no lock is held meanwhile. Raises BadInputError if the strategy needs to be given
+        a tf.function itself.
         """
         with self._session.lock:
             if not self._live.left_alone:
@@ -318,7 +319,7 @@ class AutoStep(Wrapped):
             ) from error
 
     def _given(self) -> Wanted:
-        """The mapping given, as a device of each captured op; its own plan of splits is the only one."""
+        """Return the mapping given, as a device of each captured op; its own plan of splits is the only one."""
         assert self._mapping is not None
         plan = len(self._plans)
         graph, topology = self._live.captured(plan).graph, self._live.joined.topology
@@ -338,18 +339,18 @@ class AutoStep(Wrapped):
             self._unseen = self._controller.unseen(step_s)
 
     def _after_another(self) -> None:
-        """After a call of another signature than the main one, of which the script is sent nothing."""
+        """Handle a call of a signature other than the main one; the script is sent nothing of it."""
         self._controller.narrator.step = self.steps
         self._tell_losses()
         if self._run.after_another():
-            self._before.clear()  # these were steps of the other one
+            self._before.clear()  # these steps were of the former signature
 
     def _leave_alone(self) -> None:
         self._controller.narrator.step = self.steps
         self._run.leave_alone()
 
     def _tells_suspend(self) -> bool:
-        """Whether this machine was suspended since the last look; then the journal says so."""
+        """Whether this machine was suspended since the last look. If it was, note that in the journal."""
         asleep_s = self._suspends.passed_s()
         if asleep_s:
             self._journal.entry(self.steps, "asleep", in_words(asleep_s), seconds=asleep_s)

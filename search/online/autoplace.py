@@ -1,4 +1,4 @@
-"""One line around a training step: it searches for a better mapping while it trains, or runs under a known one."""
+"""Wraps a training step in one line: it searches for a better mapping while it trains, or runs under a known one."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ def autoplace(
     devices: as for `placer search`: None = this process's GPUs and CPU, "gpus:N", "cpus:N" (call `placer.split` with it
     before anything else), "workers:N", "host:port,host:port", "ray:N", "topology.json".
     budget: mappings measured at most.
-    searcher: who proposes them, as for `placer search --searcher`. Of the default only those are measured that are
-    predicted to pay; of another one all that it asks, until the budget is spent.
+    searcher: what proposes mappings, as for `placer search --searcher`. Mappings of the default searcher are measured
+    only if they are predicted to pay; another searcher's are all measured, until the budget is spent.
     store: SQLite file in which results are kept.
     include_local: with workers, let this process compute, too.
     max_memory: the most that devices may hold, such as {"worker:0": "800MiB"}: variables and tensors, as simulated.
     beat_untouched: whether the untouched step, in this process on all its cores, competes with every mapping, and the
-    training goes back to it where that is faster. False keeps the training on the devices that you name, for instance
-    to leave this machine to others.
-    sync_every: where devices are other processes, steps between snapshots at most; training goes on from the last one
+    training goes back to it if it is faster. False keeps the training on the devices that you name, for instance to
+    leave this machine to others.
+    sync_every: if devices are other processes, steps between snapshots at most; training goes on from the last snapshot
     when a device is lost. None = as often as costs 0.3 % of the time.
     dry_run: when the load changes, only report what would be tried.
-    log_dir: folder for placer.jsonl, and for TensorBoard scalars where tensorboard is installed.
-    split: as for `placer search --split`: "off"; "auto", to try also mappings of the step with ops divided, if that is
-    predicted to pay; or a mapping file whose plan of splits is taken. What is divided rounds otherwise.
-    split_batchnorm: "exact": batch normalisation that is divided takes the statistics of the whole batch; "local": each
-    part takes its own, which changes the mathematics as data-parallel training does. Only divided steps do so: while a
-    search tries the untouched step and mappings of whole ops beside them, steps with the statistics of the whole batch
-    and steps with those of each part take turns in one training.
+    log_dir: folder for placer.jsonl, and for TensorBoard scalars if tensorboard is installed.
+    split: as for `placer search --split`: "off"; "auto", to try also mappings of the step with divided ops, if that is
+    predicted to pay; or a mapping file whose plan of splits is taken. Divided ops round differently.
+    split_batchnorm: "exact": divided batch normalisation takes the statistics of the whole batch; "local": each part
+    takes its own, which changes the mathematics as data-parallel training does. This concerns only divided steps: while
+    a search tries the untouched step and mappings of whole ops beside them, steps with the statistics of the whole
+    batch and steps with those of each part take turns in one training.
     Returns the step to call; close it, or use it in a `with` block. Raises BadInputError for an invalid argument.
     """
     settings = OnlineSettings(
@@ -87,12 +87,12 @@ def place(
 
     Ops that share a device run in the `order` of the file, if it has one; a `Mapping` has none.
     The first two calls run untouched, or the first four of a plain Python step; from then on the step is placed.
-    A mapping of a divided step (`placer search --split`) divides this one, too, and its variables while it is placed.
-    Where its plan has `local` batch normalisation, each part normalises by statistics of its own from then on, which
-    changes the mathematics; steps that run untouched take those of the whole batch.
+    A mapping of a divided step (`placer search --split`) divides this step, too, and its variables while it is placed.
+    If the plan of splits has `local` batch normalisation, each part normalises by its own statistics from then on,
+    which changes the mathematics; steps that run untouched take the statistics of the whole batch.
     match_by_name: take a mapping of another graph by the names of its ops; without it such a mapping is refused. Other
     arguments as for `autoplace`.
-    The call that would place the step raises BadInputError where the mapping does not fit.
+    The call that would place the step raises BadInputError if the mapping does not fit.
     """
     settings = OnlineSettings(search=False, adapt=False)
     return AutoStep(

@@ -1,11 +1,11 @@
-"""The controller of a live step: decides in which mode the next call runs. It is one long script, a generator: it
-yields a mode and is sent the seconds that the step took, so that trials within a training read like a plain search.
+"""The controller of a live step, which decides in which mode the next call runs. Its script is a generator: it yields a
+mode and is sent the seconds that the step took, so that trials within a training read like a plain search.
 
     untouched ──capture, join, profile, plan──▶ singles ──▶ proposals, until none pays any more ──▶ keep
                                                                  ▲                                    │
     step times change ──probe──▶ what slowed ──new costs──▶ plan ┘◀───────────────────────────────────┘
 
-Its phases are in search/online/phases, and what they measure in search/online/trials/trials.py.
+The phases of the script are in search/online/phases. They measure with search/online/trials/trials.py.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FEWER = "pad batches to a few lengths (tf.data's bucket_by_sequence_length), and pass what else changes as tensors."
-SEEN_EVERY_S = 0.05  # seconds of steady steps of which the script is sent only the last
+SEEN_EVERY_S = 0.05  # of steady steps, the script is sent one in this many seconds
 
 
 class Controller:
-    """Writes the script of one live step, of which `narrator` tells."""
+    """The writer of one live step's script. `narrator` notes what the script decides."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class Controller:
     ) -> None:
         self.live, self.settings, self.clock = live, settings, clock
         self.narrator = narrator = Narrator(journal)
-        self.planners: list[Planners] = []  # at most one; in a list, to be ended after the controller is gone
+        self.planners: list[Planners] = []  # at most one; in a list, to be ended after the controller was dropped
         self.topology: Topology | None = None
         self.trials = Trials(live, narrator.say, self._report, settings.beat_untouched, clock)
         self._kept = KeptResults(store, live, narrator.say)
-        self._is_calm = False  # whether the script waits for nothing but a change of step times
+        self._is_calm = False  # whether the script waits only for a change of step times
         self._said_scattered = False
         self._is_going_over = False  # to another signature, which is not captured yet
         self._stalled_s = 0.0  # seconds that the training stood still for this search
@@ -80,8 +80,8 @@ class Controller:
         self._unfound = settings.search or settings.adapt  # whether no search has ended yet
 
     def unseen(self, step_s: float) -> int:
-        """How many of the next calls, of `step_s` seconds each, may pass without being sent to the script, because each
-        look is work between two steps. No step at which something is due is passed over.
+        """Return how many of the next calls, of `step_s` seconds each, need not be sent to the script, because sending
+        costs time between two steps. Never passes over a step at which something is due.
         """
         if not self._is_calm:
             return self._rest.unseen(step_s)
@@ -89,12 +89,12 @@ class Controller:
 
     @property
     def planner(self) -> Planners | None:
-        """Who proposes mappings; None while nothing is searched."""
+        """The planners that propose mappings; None while there is no search."""
         return self.planners[0] if self.planners else None
 
     @property
     def mode(self) -> Mode:
-        """The incumbent: the mode of all calls but the few that measure others."""
+        """The incumbent: the mode of all calls except the few that measure other modes."""
         return self.trials.mode
 
     @property
@@ -104,18 +104,18 @@ class Controller:
 
     @property
     def tried(self) -> Sequence[LiveTrial]:
-        """What was measured so far."""
+        """The trials so far."""
         return self.trials.tried.trials
 
     @property
     def best_single_s(self) -> float | None:
-        """Seconds of a step with all on the fastest device, comparable with the others; None while unknown."""
+        """Seconds of a step with all ops on the fastest device, comparable with `step_s`; None while unknown."""
         return self.trials.best_single_s
 
     # Scripts.
 
     def script(self) -> Steps[None]:
-        """From the first call on, until the step is left alone."""
+        """The script from the first call on, until the step is left alone."""
         if (yield from self._joining.run()):
             yield from self._find()
             yield from self._keep()
@@ -123,7 +123,7 @@ class Controller:
             yield UNTOUCHED
 
     def script_after_joining(self) -> Steps[None]:
-        """After devices were lost or came back: what was built is gone but the mode that runs."""
+        """The script after devices were lost or came back, when only the mode that runs is still built."""
         if self._is_going_over:
             yield from self.script_of_another()
         self.trials.start_anew(self.live.mode)
@@ -140,7 +140,7 @@ class Controller:
         yield from self._keep()
 
     def script_of_another(self) -> Steps[None]:
-        """After the program went over to another signature for good: all of it again, for that one."""
+        """The script after the program went over to another signature for good: searches again from the start."""
         self._is_going_over = True
         self.narrator.say("start", "nearly all steps are of another signature now: a mapping of that one is searched.")
         self._begin_anew()
@@ -166,17 +166,19 @@ class Controller:
             self.planners.clear()
 
     def left_alone(self) -> None:
-        """The step is left alone for good: say so, in the only line about it on stderr, and search no more."""
+        """Say that the step is left alone for good, in the only line about it on stderr, and stop the search."""
         self.narrator.say("alone", f"{self.live.name} runs untouched: {self.live.left_alone}.")
         self.given_up()
 
     def given_up(self) -> None:
-        """Search no more."""
+        """Stop the search."""
         self.narrator.now(phase_names.LEFT_ALONE)
         self._end_planner()
 
     def place(self, mapping: Callable[[], Wanted]) -> Steps[None]:
-        """One mapping given, and nothing else. mapping: called once the step is captured and the devices joined."""
+        """The script that only places the mapping given. mapping: called once the step is captured and the devices are
+        joined. Raises PlacerError if the mapping cannot run.
+        """
         yield UNTOUCHED
         yield UNTOUCHED
         while not self.live.is_ready:
@@ -198,7 +200,7 @@ class Controller:
         yield from self._keep()
 
     def _give_again(self, given: Wanted, there: Sequence[str]) -> Steps[None]:
-        """The mapping given, once all its devices are there again."""
+        """Build the mapping given again and move to it, if all its devices are there again."""
         assert self.topology is not None
         if {self.topology.names[d] for d in given.devices} <= set(there):
             work = self.live.background(lambda: self.live.build(given.devices, given.order, given.name, given.plan))
@@ -210,7 +212,7 @@ class Controller:
     # The search.
 
     def _find(self) -> Steps[None]:
-        """Find the best mapping; goes on from an earlier search where a device was lost during it."""
+        """Find the best mapping. Continues an earlier search if a device was lost during that."""
         if self.planner is None:
             yield from self._plan()
         else:
@@ -230,7 +232,9 @@ class Controller:
         self._unfound = False
 
     def _search_all(self) -> Steps[None]:
-        """Mappings of the whole step, and with half of the budget those of the divided one, if a plan is worth it."""
+        """Search mappings of the whole step. If a plan of splits is worth a try, the divided step gets half of the
+        budget.
+        """
         if self.planner is None or self.topology is None:
             return
         yield from self._splits.choose(self.topology)
@@ -260,7 +264,7 @@ class Controller:
         return graph
 
     def _plan(self, plan: int = WHOLE) -> Steps[None]:
-        """Profile the step, divided by a plan of splits, and start its planner."""
+        """Profile the step as plan of splits number `plan` divides it, and start its planner."""
         graph, topology = (yield from self._profile(plan)), self.topology
         assert topology is not None
         self.narrator.now(phase_names.PLANNING)
@@ -285,7 +289,9 @@ class Controller:
     # Keeping it.
 
     def _keep(self) -> Steps[None]:
-        """Steady steps, and rest where no mapping comes near; after it, all is searched anew."""
+        """Run steady steps, and rest while no mapping comes near the untouched step. After a rest, search again from
+        the start.
+        """
         while True:
             if not self._rest.is_due:
                 yield from self._watch()
@@ -297,7 +303,7 @@ class Controller:
             self._rest.searched(self._stalled_s + self.trials.lost_s)
 
     def _watch(self) -> Steps[None]:
-        """Steady steps, until rest is due. Mappings are tried where the load changes."""
+        """Run steady steps until rest is due. Try mappings when the load changes."""
         self.narrator.now(phase_names.STEADY)
         adaptation = yield from self._adaptation()
         while True:
@@ -336,14 +342,16 @@ class Controller:
         return adaptation
 
     def _go_on(self, adaptation: Adaptation | None) -> Steps[None]:
-        """Workers were joined anew: build again what had been built, and go on."""
+        """After workers were joined again: build again what had been built, and go on."""
         self.generation = self.live.session.generation
         yield from self.trials.build_again(self.live.mode)
         if adaptation is not None:
             adaptation.probes.replace((yield from self._meanwhile(self.live.background(self.live.load_probes_again))))
 
     def look_aside(self) -> None:
-        """After a call of another signature than the main one: look for losses, and say once if most calls are such."""
+        """After a call of a signature other than the main one: look for lost devices, and say once if hardly any call
+        is of the main signature.
+        """
         self._look_for_lost()
         is_searched = self.settings.search and self._unfound
         scattered = self.live.scattered if is_searched and not self._said_scattered else None
@@ -354,7 +362,7 @@ class Controller:
             )
 
     def _place_anew(self, there: Sequence[str]) -> Steps[None]:
-        """Find a mapping for the devices that are there now; if all are, try the one of before."""
+        """Find a mapping for the devices that are there now. If all devices are there, try the former favourite."""
         assert self.planner is not None
         self.narrator.now(phase_names.SEARCHING)
         yield from self._meanwhile(self.planner.only(there))
@@ -390,7 +398,7 @@ class Controller:
             return
         if self.planner is not None:
             self.planner.tell(trial.plan, [(trial.devices, trial.result)])
-        if self._unfound:  # later ones may be taken under a load, and the anchor's time is of before it
+        if self._unfound:  # later results may be taken under a load, but the anchor's was taken before it
             self._kept.add(trial, self.tried)
 
     def _there(self) -> list[str]:

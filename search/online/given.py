@@ -12,16 +12,16 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from placer.train.steps.modes import Wanted
 
-GIVEN = "given"  # the proposer of such a mapping
+GIVEN = "given"  # name of the proposer of a given mapping
 
 
 def given(
     mapping: str | Path | Mapping, graph: OpGraph, topology: Topology, plan: int, *, match_by_name: bool, limited: bool
 ) -> Wanted:
-    """What to build of the captured `graph`, divided by plan number `plan`; a `Mapping` has no run order.
+    """Return what to build of the captured `graph`, divided by plan number `plan`; a `Mapping` has no run order.
 
-    match_by_name: as for `read_placed`. limited: whether the user limited the devices' memory. Raises BadInputError
-    where the mapping does not fit the graph, the devices, or these limits.
+    match_by_name: as for `read_placed`. limited: whether the user limited the devices' memory. Raises BadInputError if
+    the mapping does not fit the graph, the devices, or these limits.
     """
     order: tuple[str, ...] = ()
     if isinstance(mapping, Mapping):

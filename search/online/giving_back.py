@@ -1,4 +1,4 @@
-"""What a wrapped step holds, given back when it is closed or dropped."""
+"""Gives back what a wrapped step holds, when the step is closed or dropped."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def give_back(live: LiveStep, planners: Sequence[Planners]) -> None:
 def give_back_soon(
     session: DeviceSession, entry: Entry, thread: BackgroundThread, planners: Sequence[Planners]
 ) -> None:
-    """As `give_back`, of a live step that was dropped. It is not named here, because it leads to the user's step, and
-    that may lead to whoever waits to be dropped. In a thread, because nothing may be ended within the garbage
-    collection that found it.
+    """As `give_back`, for a live step that was dropped. Runs in a thread, because nothing may be ended within the
+    garbage collection that found the step. Takes parts of the live step instead of itself, because a live step refers
+    to the user's step, which may refer to the object that waits to be dropped.
     """
     given = session, entry, thread, planners
     threading.Thread(target=_give_back, args=given, daemon=True, name="placer-end").start()
 
 
 def _give_back(session: DeviceSession, entry: Entry, thread: BackgroundThread, planners: Sequence[Planners]) -> None:
-    session.dropped(entry)  # first, because a loss would have steps repeated that nobody knows any more
+    session.dropped(entry)  # first, so that a lost device does not make the session repeat dropped steps
     for planner in planners:
         planner.close()
     end_thread(thread, session)
-    gc.collect()  # its placed steps, whose variables may fill a device
+    gc.collect()  # frees its placed steps, whose variables may fill a device
     session.end_if_unused()

@@ -1,4 +1,6 @@
-"""What a controller needs of a live step: it builds and settles modes, and somebody else runs them."""
+"""The interfaces that a controller needs of a live step, its devices and a planner. A controller builds and settles
+modes; `AutoStep` runs them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ Told = TypeVar("Told", covariant=True)
 
 
 class Answer(Protocol[Told]):
-    """What is asked of a Future here, so that several can be waited for as one."""
+    """The part of a Future that is used here, so that several can be awaited as one."""
 
     def done(self) -> bool: ...
 
@@ -45,7 +47,7 @@ class DevicesLike(Protocol):
 
 
 class SessionLike(Protocol):
-    """Where devices come from, get lost, and come back; `placer.train.device_session.DeviceSession`."""
+    """The session that joins, loses and rejoins devices; `placer.train.device_session.DeviceSession`."""
 
     @property
     def devices(self) -> DevicesLike | None: ...
@@ -74,7 +76,7 @@ class SessionLike(Protocol):
 
 
 class Probes(Protocol):
-    """How fast devices are now; `placer.devices.load.load_probes.LoadProbes`."""
+    """Probes of how fast devices and links are now; `placer.devices.load.load_probes.LoadProbes`."""
 
     def take(self) -> LoadReading: ...
 
@@ -148,8 +150,8 @@ class LiveStepLike(Protocol):
 
 
 class PlannerLike(Protocol):
-    """Proposes what to measure; `search.online.replan.planner_client.Planner`. Each answer is a Future, in the
-    order of calls.
+    """Proposes what to measure; `search.online.replan.planner_client.Planner`. Answers are Futures, which are done in
+    the order of calls.
     """
 
     def start(self) -> Future[None]: ...

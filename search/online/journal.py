@@ -30,7 +30,7 @@ Kind = Literal[
     "start", "plan", "measured", "moved", "stayed", "alarm", "lost", "back", "left", "joined", "error", "end", "alone",
     "asleep", "unkept", "scattered",
 ]  # fmt: skip
-LOUD = frozenset({"alone", "lost", "asleep", "unkept", "scattered"})  # shown on stderr even where nobody set up logging
+LOUD = frozenset({"alone", "lost", "asleep", "unkept", "scattered"})  # shown on stderr even if logging is not set up
 Number = float | int | str | bool | None
 
 
@@ -53,7 +53,7 @@ class Board(Protocol):
 
 
 def tensorboard(log_dir: Path) -> Board | None:
-    """TensorBoard's event files in `log_dir`; None where the package `tensorboard` is not installed."""
+    """TensorBoard's event files in `log_dir`; None if the package `tensorboard` is not installed."""
     return _TensorBoard(log_dir) if find_spec("tensorboard") else None
 
 
@@ -84,7 +84,7 @@ class Journal:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The last thousand, the oldest first."""
+        """The last MOST_ENTRIES entries, the oldest first."""
         with self._lock:
             return tuple(self._entries)
 
@@ -111,7 +111,9 @@ class Journal:
         return "\n".join(_line(entry) for entry in self.entries)
 
     def _write(self, entry: Entry) -> None:
-        """Append one line by one write. Opens the file each time: entries are rare, and a folder may come back."""
+        """Append one line with one write. Opens the file each time, because entries are rare, and a missing folder may
+        come back.
+        """
         if self.log_dir is None:
             return
         text = ("\n" if self._torn else "") + json.dumps({"format": FORMAT, **asdict(entry)}) + "\n"

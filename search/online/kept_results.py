@@ -1,4 +1,4 @@
-"""What a live search measures, kept in a store for the searches after it."""
+"""Keeps what a live search measures in a store, for later searches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class KeptResults:
-    """Keeps results until the store cannot be written any more; the search needs none."""
+    """Keeps results until the store cannot be written any more; the search goes on without it."""
 
     def __init__(self, store: Store | None, live: LiveStepLike, say: Say) -> None:
         self.store, self.live, self._say = store, live, say
@@ -34,6 +34,6 @@ class KeptResults:
         found = self.live.mapping(trial.devices, trial.plan), trial.result, first_s, trial.name
         try:
             self.store.add(*found, anchor=self.store.anchor_key(beside))
-        except PlacerError as error:  # the disk is full, say
+        except PlacerError as error:  # for example, the disk is full
             self.store = None
             self._say("unkept", f"{error} The search goes on without it.")

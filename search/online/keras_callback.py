@@ -30,14 +30,15 @@ UNCALLED = "its fit does not call train_function, in whose place AutoPlace is; w
 class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
     """`model.fit(..., callbacks=[AutoPlace()])`: trains as before, on a mapping that is found while it trains.
 
-    Validation, checkpoints, early stopping and learning rate schedules see true weights. The arguments are those of
-    `placer.autoplace`; mapping: a mapping file to apply without a search, as `placer.place` does. The bar has
-    `speedup`, the step against the fastest single device's, once both were measured; put AutoPlace first for other
-    callbacks to see it, too. log_dir gets placer.jsonl, and TensorBoard scalars where tensorboard is installed. A model
-    compiled for XLA, for a distribution strategy or to run eagerly is left alone, with one warning.
+    Validation, checkpoints, early stopping and learning rate schedules see up-to-date weights. The arguments are those
+    of `placer.autoplace`; mapping: a mapping file to apply without a search, as `placer.place` does. The progress bar
+    shows `speedup`, the fastest single device's step time divided by the current one, once both were measured; put
+    AutoPlace first so that other callbacks see it, too. log_dir gets placer.jsonl, and TensorBoard scalars if
+    tensorboard is installed. A model compiled for XLA, for a distribution strategy or to run eagerly is left alone,
+    with one warning.
 
-    Devices are given back when `fit` ends. Where it is interrupted between two steps (Ctrl-C within a callback), Keras
-    does not call its callbacks; then the next `fit` of the model gives them back, or `close()`.
+    Devices are given back when `fit` ends. If it is interrupted between two steps (Ctrl-C within a callback), Keras
+    does not call its callbacks; then the next `fit` of the model gives the devices back, or `close()`.
     """
 
     async_safe = True  # Keras need not wait for each step's metrics before calling this
@@ -107,7 +108,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
             logs["speedup"] = ratio
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Leave the weights true and the model as it was."""
+        """Leave the weights up to date and the model as it was."""
         self.close()
 
     def _untouched(self, reason: str) -> None:
@@ -117,7 +118,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         warn(f"{self.model.name} trains untouched: {reason}.")
 
     def _replaced(self) -> None:
-        """Say that something within `fit` has ended the placement: another `fit`, or a train_function made anew."""
+        """Say that something within `fit` has ended the placement: another `fit`, or a new train_function."""
         self._runs = False
         why = "the model got another train_function while fit runs (make_train_function, or another fit)"
         if self.step is not None:
@@ -126,7 +127,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
         warn(f"{self.model.name} trains untouched from now on: {why}.")
 
     def _wrapped(self, step: Callable[..., Any]) -> AutoStep:
-        """The step of this `fit`, which Placer runs from now on."""
+        """Wrap the step of this `fit`, which Placer runs from now on."""
         if self._mapping is not None:
             self.step = place(step, self._mapping, **self._common)
         else:
@@ -145,7 +146,7 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
                 self._report = step.report()
                 self._page = step.later_report_html()
                 step.close()
-            self.step = None  # not where Ctrl-C cut it short, so that it can be ended again
+            self.step = None  # not if Ctrl-C interrupted this, so that it can be repeated
         except Exception:
             self.step = None
             raise
@@ -155,16 +156,16 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
                 function.leave()
 
     def report(self) -> str:
-        """What was tried and decided, while `fit` runs and after it."""
+        """Return as text what was tried and decided, while `fit` runs and after it."""
         if self.step is not None:
             return self.step.report()
         return self._report or "nothing was placed yet."
 
     def report_html(self, path: str | Path | None = None) -> str:
-        """The report as one self-contained HTML page with figures, while `fit` runs and after it; written to `path`,
-        too, where one is given.
+        """Return the report as one self-contained HTML page with figures, while `fit` runs and after it. If `path` is
+        given, also write the page there.
 
-        Raises PlacerError where nothing was placed, with the reason where the model was left alone, and where it cannot
+        Raises PlacerError if nothing was placed (with the reason, if the model was left alone), and if the page cannot
         be written.
         """
         later = self.step.later_report_html() if self.step is not None else self._page
@@ -179,28 +180,28 @@ class AutoPlace(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class TrainFunction:
-    """What Keras calls with its iterator: takes `steps_per_execution` steps, or as many as there are batches left.
+    """The function that Keras calls with its iterator: runs `steps_per_execution` steps, fewer if batches run out.
 
-    Its step holds the model weakly: when the model is dropped or compiled again, the step goes with it, and the devices
-    are given back.
+    Its step refers to the model only weakly, so that the step ends and gives the devices back when the model is dropped
+    or compiled again.
     """
 
     def __init__(self, model: Any, wrapped: Callable[[Any], AutoStep], close: Callable[[], None]) -> None:
-        """wrapped: places a step, which is made at the first batch, because only then it is known what batches are."""
+        """wrapped: places a step. The step is made at the first batch, because before that the batches are unknown."""
         self.expected = False  # whether Keras announced the next batch to the callback
         self.close = close
-        self._own: Callable[[Any], Any] = model.train_function  # Keras's, whose place this takes
+        self._own: Callable[[Any], Any] = model.train_function  # Keras's function, which this one replaces
         self._traced: Callable[[Any], Any] = self._own  # Keras's loop over the trace of the first batch
         self._model = weakref.ref(model)
         self._wrapped = wrapped
         self._spec: Any = None  # of the batches
-        self._count = 1  # steps of a call
+        self._count = 1  # steps per call
         self._step: AutoStep | None = None
-        self._repeats: str | None = None  # why its step draws the same numbers wherever it is built, if it does
+        self._repeats: str | None = None  # why random numbers would repeat if the step was built again, if so
 
     def __call__(self, iterator: Any) -> Any:
-        """The last step's logs. Raises what the step raises; where no batch is left, what Keras's own function does."""
-        if not isinstance(iterator, tf.data.Iterator):  # what `fit` trains comes from one
+        """Return the last step's logs. Raises what the step raises; if no batch is left, what `_own` raises."""
+        if not isinstance(iterator, tf.data.Iterator):  # `fit` itself always passes one
             return self._between(iterator)
         is_ours = self.expected and (self._spec is None or iterator.element_spec == self._spec)
         self.expected = False
@@ -215,7 +216,7 @@ class TrainFunction:
             raise
 
     def leave(self) -> None:
-        """Give the model its own function back, with the traces that it has of earlier trainings."""
+        """Give the model its own function back, which keeps the traces of earlier trainings."""
         model = self._model()
         if model is not None and model.train_function is self:
             model.train_function = self._own
@@ -225,7 +226,7 @@ class TrainFunction:
             model = self._model()
             assert model is not None  # `fit` holds it
             self._spec = iterator.element_spec
-            self._count = model.steps_per_execution  # by which `fit` counts until it is compiled anew
+            self._count = model.steps_per_execution  # `fit` counts by it until the model is compiled again
             step = _step_of(model, self._spec)
             self._step = self._wrapped(step)
             self._traced = model._make_function(lambda data: step(*_tensors(data)))
@@ -234,46 +235,46 @@ class TrainFunction:
             if self._repeats is not None:
                 self._step.leave_alone(self._repeats)
         if self._repeats is not None:
-            return self._own(iterator)  # its seeded streams go on from fit to fit; those of a new function begin anew
+            return self._own(iterator)  # its seeded streams go on from fit to fit; a new function's would start again
         if self._step.is_over or (self._count > 1 and self._step.pass_over(self._count)):
-            return self._traced(iterator)  # as without AutoPlace: all steps of a call in one of TensorFlow
+            return self._traced(iterator)  # as without AutoPlace: one TensorFlow call runs all steps
         logs = None
         for k in range(self._count):
             try:
                 data = next(iterator)
             except StopIteration:
-                # Keras's loop counts `iterations` on before it meets the end.
+                # Keras's loop increments `iterations` before it finds that no batch is left.
                 return logs if k else self._traced(iterator)
             except tf.errors.OpError:
-                if self._count == 1:  # of several steps, Keras asks for each batch alone, before it begins the step
+                if self._count == 1:  # with several steps per call, Keras fetches each batch before its step begins
                     self._meet_the_end()
                 raise
             logs = self._step(*_tensors(data))
         return logs
 
     def _meet_the_end(self) -> None:
-        """What Keras's loop does where there is no batch, as far as an iterator that has ended can be made."""
+        """Do what Keras's loop does when no batch is left, if an iterator that has ended can be made."""
         end = ended(self._spec)
         if end is not None:
             with suppress(StopIteration, tf.errors.OutOfRangeError):
                 self._traced(end)
 
     def _between(self, batches: Any) -> Any:
-        """A batch of `train_on_batch`, while `fit` runs or after one that was interrupted: a step like any other."""
+        """Train on a batch of `train_on_batch`, during `fit` or after an interrupted `fit`: a step like any other."""
         data = next(batches)
         if self._step is None or self._repeats is not None or not _has_spec(data, self._spec):
             return self._own(iter([data]))
         return self._step(*map(_as_tensor, _tensors(data)))
 
     def _anew(self, iterator: Any) -> Any:
-        """A batch of a training without AutoPlace, within a `fit` or after one that was interrupted."""
+        """Train on a batch of a training without AutoPlace, within a `fit` or after an interrupted `fit`."""
         self.close()
         return self._own(iterator)
 
 
 def _step_of(model: Any, spec: Any) -> Any:
-    """The model's training step as `fit` makes it: a tf.function without AutoGraph, with one trace for all batches of
-    this spec, of whatever size. It takes the tensors of a batch, and does not keep the model alive.
+    """Return the model's training step as `fit` makes it: a tf.function without AutoGraph, with one trace for all
+    batches of this spec, of any size. The step takes the tensors of a batch, and does not keep the model alive.
     """
     held = weakref.ref(model)
 
@@ -290,14 +291,14 @@ def _step_of(model: Any, spec: Any) -> Any:
 
 
 def _stacked(logs: Any) -> Any:
-    """Logs as Keras hands them on: of a list tf.data makes one tensor."""
+    """Return logs as Keras hands them on: tf.data turns a list into one tensor."""
     if isinstance(logs, dict) and any(isinstance(value, (dict, list)) for value in logs.values()):
         return {key: _stacked(value) for key, value in logs.items()}
     return tf.convert_to_tensor(logs) if isinstance(logs, list) else logs
 
 
 def _has_spec(data: Any, spec: Any) -> bool:
-    """Whether a batch is one of this spec, so that the trace serves it."""
+    """Whether a batch has this spec, so that the trace can be used for it."""
     leaves, specs = tf.nest.flatten(data), tf.nest.flatten(spec)
     if len(leaves) != len(specs) or type(data) is not type(spec):
         return False
@@ -317,17 +318,17 @@ def _tensors(data: Any) -> list[Any]:
 
 
 def _as_tensor(leaf: Any) -> Any:
-    """A tensor of what Keras takes for one; ragged and sparse ones are."""
+    """Return a tensor of what Keras accepts as one. Ragged and sparse tensors stay as they are."""
     return leaf if tf.is_tensor(leaf) else tf.convert_to_tensor(leaf)
 
 
 def _is_none(leaf: Any) -> bool:
-    """Whether this, or what has this spec, is None: in a dataset of the user's, or as an Optional of Keras's."""
+    """Whether `leaf`, a value or a spec, stands for None: in the user's dataset, or as Keras's Optional."""
     return leaf is None or isinstance(leaf, (tf.NoneTensorSpec, tf.experimental.Optional, tf.OptionalSpec))
 
 
 def _untouchable(model: Any) -> str | None:
-    """Why a model is left alone; None where it is not."""
+    """Return why the model is left alone; None if it is not."""
     if keras.backend.backend() != "tensorflow":
         return f"Keras computes with {keras.backend.backend()}, not with TensorFlow"
     if model.run_eagerly:

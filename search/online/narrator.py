@@ -1,4 +1,4 @@
-"""What a training's script tells of itself: what it decides, in the journal, and in which phase it is."""
+"""Tells what a training's script decides, in the journal, and in which phase the script is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from search.online.journal import Journal, Kind
 
 
 class Narrator:
-    """Tells of one live step. step: how many calls there were. phase: one of placer/phase_names.py."""
+    """The narrator of one live step. step: number of calls so far. phase: one of placer/phase_names.py."""
 
     def __init__(self, journal: Journal) -> None:
         self.step, self.phase = 0, STARTING
@@ -20,5 +20,5 @@ class Narrator:
         self._journal.entry(self.step, kind, sentence, **numbers)
 
     def now(self, phase: str) -> None:
-        """Go on in this phase."""
+        """Set the current phase."""
         self.phase = phase

@@ -1,4 +1,4 @@
-"""The planners of a step: of the whole one, and of those that plans of splits give; asked as one."""
+"""The planners of a step, asked as one: one for the whole step, and one for each graph that a plan of splits gives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Planners:
-    """Passes what does not concern one graph alone to every planner, and returns the best proposals of all."""
+    """The planners by number of the plan of splits. Calls that concern more than one graph go to all of them."""
 
     def __init__(self, whole: PlannerLike) -> None:
         self._by_plan = {WHOLE: whole}
@@ -28,30 +28,30 @@ class Planners:
         return self._by_plan[plan]
 
     def add(self, plan: int, planner: PlannerLike) -> None:
-        """The planner of the graph that a plan of splits gives."""
+        """Add the planner of the graph that plan of splits number `plan` gives."""
         self._by_plan[plan] = planner
 
     def keep(self, plans: Collection[int]) -> None:
-        """End the planners of other graphs than these and the whole step's."""
+        """End all planners except the whole step's and those of `plans`."""
         for plan in [plan for plan in self._by_plan if plan != WHOLE and plan not in plans]:
             self._by_plan.pop(plan).close()
 
     def close(self) -> None:
-        """End all."""
+        """End all planners."""
         for planner in self._by_plan.values():
             planner.close()
 
     def singles(self) -> Future[list[Proposal]]:
-        """Of the whole step, whatever is divided: parts on one device gain nothing."""
+        """Ask for the single devices of the whole step, even if ops are divided: parts on one device gain nothing."""
         return self._by_plan[WHOLE].singles()
 
     def tell(self, plan: int, measured: Sequence[tuple[OpDevices, Result]]) -> None:
-        """What mappings by a plan of splits came to; forgotten where there is no planner for it."""
+        """Tell the planner of `plan` the results of mappings. If there is no such planner, the results are dropped."""
         if plan in self._by_plan:
             self._by_plan[plan].tell(measured)
 
     def predict(self, plan: int, devices: OpDevices) -> Future[float]:
-        """Seconds of a step; infinite where there is no planner for its plan of splits."""
+        """Ask for the predicted seconds of a step; infinite if there is no planner for `plan`."""
         if plan in self._by_plan:
             return self._by_plan[plan].predict(devices)
         unknown: Future[float] = Future()
@@ -59,38 +59,38 @@ class Planners:
         return unknown
 
     def propose(self, count: int, seconds: float | None = None) -> Answer[list[Proposal]]:
-        """The best predicted of what all propose."""
+        """Ask all planners for proposals; the answer has the `count` that are predicted best."""
         answers = [planner.propose(count, seconds) for planner in self._by_plan.values()]
         return _all(answers, lambda proposed: _best(proposed, count))
 
     def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> None:
-        """As `PlannerLike.slowed`, to all."""
+        """Tell all planners the load, as `PlannerLike.slowed`."""
         for planner in self._by_plan.values():
             planner.slowed(device_factor, link_factor)
 
     def only(self, names: Sequence[str]) -> Answer[None]:
-        """As `PlannerLike.only`, to all."""
+        """Tell all planners the devices in use, as `PlannerLike.only`."""
         return _all([planner.only(names) for planner in self._by_plan.values()], lambda _: None)
 
 
 @dataclass(frozen=True)
 class JoinedAnswer(Generic[T]):
-    """What is made of several answers, once all are there."""
+    """A value that is made of several answers, once all have arrived."""
 
     answers: Sequence[Answer[Any]]
     make: Callable[[list[Any]], T]
 
     def done(self) -> bool:
-        """Whether all are there."""
+        """Whether all answers have arrived."""
         return all(answer.done() for answer in self.answers)
 
     def result(self, timeout: float | None = None) -> T:
-        """Waits for each, `timeout` seconds at most, and makes what is asked for. Raises what one of them holds."""
+        """Wait `timeout` seconds at most for each answer, and make the value. Raises the error that an answer holds."""
         return self.make([answer.result(timeout) for answer in self.answers])
 
 
 def _all(answers: Sequence[Future[T]], make: Callable[[list[T]], T]) -> Answer[T]:
-    """The only answer as it is, or all together."""
+    """Return the only answer as it is, or several joined to one."""
     return answers[0] if len(answers) == 1 else JoinedAnswer(answers, make)
 
 

@@ -1,5 +1,5 @@
-"""Runs the script of a live step from call to call: begins it, sends it seconds, sets the modes that it chooses, begins
-another where devices were lost, and ends it. Whatever goes wrong in it, the training goes on.
+"""Runs the script of a live step from call to call: starts it, sends it seconds, sets the modes that it chooses, starts
+another script after devices were lost, and ends it. Whatever goes wrong in the script, the training goes on.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from search.online.journal import Journal
 class ScriptRun:
     """The script of one live step; `controller` writes it.
 
-    given: what gives the mapping that the program named. A mapping that cannot be used is then an error of the
-    program's, which its next call raises.
+    given: returns the mapping that the program named; None for a search. If that mapping cannot be used, the next call
+    of the step raises the error.
     """
 
     def __init__(
@@ -30,17 +30,19 @@ class ScriptRun:
         self.live, self.controller, self.journal, self.given = live, controller, journal, given
         self._script: Steps[None] | None = self._first()
         self.live.mode = next(self._script)
-        self._generation: int | None = None  # of the devices that the script uses; None where it uses none
-        self._is_stale = False  # whether the script is to be replaced: a device was lost while it used it
+        self._generation: int | None = None  # of the devices that the script uses; None if it uses none
+        self._is_stale = False  # whether the script must be replaced, because it used a device that was lost
 
     @property
     def is_over(self) -> bool:
-        """Whether there is no script any more."""
+        """Whether the script has ended."""
         return self._script is None
 
     def after(self, step_s: float, was_asleep: bool) -> bool:
-        """Let the script choose the mode of the next call, after one of the main signature that took so long. Returns
-        whether it was sent these seconds: not where a new script began, or the machine slept meanwhile.
+        """Let the script choose the mode of the next call, after a call of the main signature that took `step_s`.
+
+        Returns False if a new script began, or if the script was sent nothing, because the machine was suspended during
+        the call (`was_asleep`).
         """
         session, controller = self.live.session, self.controller
         is_new = session.generation not in (self._generation, controller.generation)
@@ -49,14 +51,14 @@ class ScriptRun:
         if begins:
             self._script = controller.script_after_joining()
         elif was_asleep and self.live.failed is None:
-            return False  # it is sent the seconds of the next call in this mode
+            return False  # the script is sent the seconds of the next call in this mode instead
         self._note_generation(self.live.is_joined and not self.live.is_resting)
         self._choose(lambda script: self._next_mode(script, None if begins else step_s))
         return not begins
 
     def after_another(self) -> bool:
-        """After a call of another signature than the main one, of which the script is sent nothing. Returns whether
-        the program went over to another signature for good, so that a new script began.
+        """Handle a call of a signature other than the main one; the script is sent nothing of it. Returns whether the
+        program went over to another signature for good, so that a new script began.
         """
         before = self._script
         self._choose(self._gone_over)
@@ -73,7 +75,7 @@ class ScriptRun:
         self._script = None
 
     def forget(self) -> None:
-        """Go on without the script, which other threads may be in."""
+        """Go on without the script, which another thread may be running."""
         self._script = None
 
     def _first(self) -> Steps[None]:
@@ -85,7 +87,9 @@ class ScriptRun:
         self._is_stale = False
 
     def _choose(self, next_mode: Callable[[Steps[None]], Mode]) -> None:
-        """Set the mode of the next call, chosen given the script, if there is one."""
+        """If there is a script, set the mode of the next call to what `next_mode` returns for it. Raises BadInputError
+        if the mapping given cannot be used.
+        """
         script, session = self._script, self.live.session
         if script is None:
             return
@@ -101,20 +105,20 @@ class ScriptRun:
                 raise
         except Exception as error:  # a bug in Placer must not end the user's training
             if len(session.recovery.losses) > losses or session.recovery.is_loss(error):
-                self._look_anew()  # a reader in another thread may have gone on without the lost device meanwhile
+                self._look_anew()  # meanwhile a reader in another thread may have gone on without the lost device
                 return
             self._give_up(f"{type(error).__name__}: {error}")
-        except BaseException:  # Ctrl-C, which the script does not outlive
+        except BaseException:  # Ctrl-C, which ends the script
             self._begin_again()
             raise
         else:
             self.live.mode = mode
-        raises = self.given is not None and self.controller.narrator.phase == STARTING  # its capture will, why
+        raises = self.given is not None and self.controller.narrator.phase == STARTING  # whether its capture raises
         if self.live.left_alone and self._script is not None and not raises:
             self.leave_alone()
 
     def _next_mode(self, script: Steps[None], sent_s: float | None) -> Mode:
-        """sent_s: seconds that the script is sent; None starts it."""
+        """Return the script's next mode. sent_s: seconds that the script is sent; None starts it."""
         failed, self.live.failed = self.live.failed, None
         if failed is None:
             return next(script) if sent_s is None else script.send(sent_s)
@@ -125,7 +129,9 @@ class ScriptRun:
         return script.throw(PlacerError(sentence))
 
     def _gone_over(self, script: Steps[None]) -> Mode:
-        """The mode of now, or that of a new script where the program went over to another signature for good."""
+        """Return the current mode, or the first mode of a new script if the program went over to another signature for
+        good.
+        """
         self.controller.look_aside()
         successor = self.live.successor if self.controller.settings.search else None
         if successor is None:
@@ -137,13 +143,13 @@ class ScriptRun:
         return next(self._script)
 
     def _look_anew(self) -> None:
-        """A device was lost while the script used it: the next call goes on without it, then a new script starts."""
+        """Go on without a device that was lost while the script used it. A new script starts after the next call."""
         self.live.session.suspect()
         self._is_stale = True
         self.live.mode = self.controller.mode
 
     def _begin_again(self) -> None:
-        """The script ended in the middle: the next call goes on with a new one, from the start where little is done."""
+        """Replace a script that was interrupted. If no devices were joined yet, the new one starts at the beginning."""
         if self.controller.topology is not None:
             self._look_anew()
         else:
@@ -158,24 +164,24 @@ class ScriptRun:
             self.live.leave_alone(why)
             self._let_go()
         self._script = None
-        # Last, because a program may make errors of warnings.
+        # Last, because the program may turn warnings into errors.
         warn(f"{self.live.name}: {why} The step goes on as it is.")
 
     def _let_go(self) -> None:
-        """End the search, and free what was held for placing the step. Calls are the user's alone only after that,
-        because to leave workers gives variables new storage.
+        """End the search, and free what was held for placing the step. Calls bypass Placer only afterwards, because
+        leaving workers gives variables new storage.
         """
         self._close()
         try:
             self.controller.trials.free()
             self.live.let_go()
-        except Exception as error:  # a lost device, for one, must not end the user's training
+        except Exception as error:  # for example, a lost device must not end the user's training
             self._note_error(f"the devices could not be left: {type(error).__name__}: {error}")
         self._script = None
 
     def _close(self) -> None:
         if self._script is not None:
-            with suppress(ValueError):  # another thread is about to choose the mode of its next call
+            with suppress(ValueError):  # another thread is running the script
                 self._script.close()
 
     def _note_error(self, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""How much an online search tries, and when it moves."""
+"""The settings of an online search: how much it tries, and when it moves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search.online.replan.proposal import PlanSettings
 from search.online.trials.trials import TrialSettings
 
 BUDGET = 16  # mappings measured at most before the search ends
-QUICK_GAIN = 0.05  # share of a step worth a move when the load changed: fewer steps tell less
+QUICK_GAIN = 0.05  # share of a step worth a move when the load changed; larger, because fewer steps tell less
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class OnlineSettings:
     budget: int = BUDGET  # mappings measured at most before the search ends
     seed: int = 0
     searcher: str = DEFAULT_SEARCHER
-    groups: int = GROUPS  # that the planner coarsens the graph to
+    groups: int = GROUPS  # groups to which the planner coarsens the graph
     at_once: int = BATCH  # mappings asked for at once
-    repeats: int = TrialSettings.repeats  # these three, and `least_gain`, as there
+    repeats: int = TrialSettings.repeats  # these three, and `least_gain`: as in TrialSettings
     sample_steps: int = TrialSettings.sample_steps
     hopeless: float = TrialSettings.hopeless
     horizon: int = 1000  # steps within which a trial must pay
@@ -32,7 +32,7 @@ class OnlineSettings:
     patience: int = 2  # rounds that do not pay before the search ends
     least_gain: float = TrialSettings.least_gain
     replan: int = 3  # mappings asked for when the load changed
-    replan_s: float = 1.0  # seconds that this may take
+    replan_s: float = 1.0  # seconds that finding these mappings may take
     quick_repeats: int = 4  # counted steps of each mode in a race when the load changed
     probe_every: int = 10  # steps between probes of a slow device
     kept: int = 4  # mappings that stay built
@@ -49,22 +49,22 @@ class OnlineSettings:
         return self.split_batchnorm == LOCAL
 
     def planned(self, plan: int) -> PlanSettings:
-        """For the planner of the graph that a plan of splits gives."""
+        """Return the settings for the planner of the graph that plan of splits number `plan` gives."""
         return PlanSettings(groups=self.groups, seed=self.seed, searcher=self.searcher, plan=plan)
 
     @property
     def thorough(self) -> TrialSettings:
-        """For the search."""
+        """The settings of trials in the search."""
         return TrialSettings(
             repeats=self.repeats, sample_steps=self.sample_steps, hopeless=self.hopeless, least_gain=self.least_gain
         )
 
     @property
     def final(self) -> TrialSettings:
-        """For the last race, against what the result must not be slower than."""
+        """The settings of the last race, against the modes that the result must not be slower than."""
         return replace(self.thorough, repeats=self.repeats + self.repeats // 2, sigmas=1.5)
 
     @property
     def quick(self) -> TrialSettings:
-        """For an adaptation."""
+        """The settings of trials in an adaptation."""
         return replace(self.thorough, repeats=self.quick_repeats, least_gain=QUICK_GAIN, sigmas=2.0)

@@ -25,7 +25,7 @@ def campaign_html(record: CampaignRecord) -> str:
 
 
 def campaign_json(record: CampaignRecord) -> str:
-    """What the page's figures are drawn from."""
+    """The JSON from which the page's figures are drawn."""
     return as_json(
         {
             "searchers": record.searchers,
@@ -45,13 +45,13 @@ def _filters(record: CampaignRecord) -> str:
 
 
 def _select(name: str, legend: str, options: Sequence[tuple[str, str]]) -> str:
-    """A list of which one is chosen, or all of them."""
+    """A list to choose one of `options` from, or all of them."""
     listed = "".join(f'<option value="{escape(value)}">{escape(text)}</option>' for value, text in options)
     return f'<label>{legend} <select data-filter="{name}"><option value="">all</option>{listed}</select></label>'
 
 
 def _main(record: CampaignRecord) -> Iterator[str]:
-    """What the record has, in the order in which it is read."""
+    """Yield the sections of the record in reading order."""
     sentences = "".join(f"<li>{escape(line)}</li>" for line in record.summary)
     compared = any(cell.best_s and cell.best_single_s for cell in record.cells)
     overview = figure("overview", _said_of_overview(record)) if compared else ""
@@ -64,7 +64,7 @@ def _main(record: CampaignRecord) -> Iterator[str]:
 
 
 def _case(i: int, case: RunRecord, record: CampaignRecord) -> str:
-    """A part that opens and closes, because there may be many; the first is open."""
+    """The part of one case, which opens and closes, because there may be many; the first is open."""
     kinds = " ".join(dict.fromkeys(cell.kind for cell in record.cells if cell.case == i))
     opened = " open" if i == 0 else ""
     devices = f'<div class="tools">{choices("device", "Devices", case.devices)}</div>' if case.nodes else ""
@@ -76,7 +76,9 @@ def _case(i: int, case: RunRecord, record: CampaignRecord) -> str:
 
 
 def _said_of_overview(record: CampaignRecord) -> str:
-    """For each case, how far its best mapping is ahead: of those that were measured side by side, if any were."""
+    """Say for each case how far its best mapping is ahead of the best single device. If mappings were measured side by
+    side, the best of these counts.
+    """
     told = []
     for i, case in enumerate(record.cases):
         ran = [cell for cell in record.cells if cell.case == i and cell.best_s]

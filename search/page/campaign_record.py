@@ -9,9 +9,9 @@ from search.page.record import RunRecord
 
 @dataclass(frozen=True)
 class CellRow:
-    """One search. Seconds are predicted or measured, as `kind` says; None where they are not known."""
+    """One search. Step times are predicted or measured, as `kind` says; None if they are not known."""
 
-    case: int  # of the record's
+    case: int  # index into the record's `cases`
     searcher: str
     seed: int
     kind: str
@@ -30,7 +30,7 @@ class CellRow:
 class Failure:
     """Something that failed, and why."""
 
-    at: str  # date and time; "" where it is not known
+    at: str  # date and time; "" if it is not known
     where: str
     reason: str
     detail: str
@@ -49,5 +49,5 @@ class CampaignRecord:
 
     @property
     def searchers(self) -> tuple[str, ...]:
-        """In the order of the cells."""
+        """The names of the searchers, in the order of the cells."""
         return tuple(dict.fromkeys(cell.searcher for cell in self.cells))

@@ -21,7 +21,7 @@ SWEEPS = 4
 def drawing_of(
     graph: OpGraph, groups: Groups, topology: Topology, devices: Sequence[int]
 ) -> tuple[tuple[Node, ...], tuple[Edge, ...]]:
-    """Nodes and edges of `graph`, which has the groups with costs. devices: of each group, an index into `topology`."""
+    """Nodes and edges of `graph`, the graph of `groups` with costs. devices: index into `topology` for each group."""
     unit_of = {group: unit for unit, members in enumerate(graph.colocated) for group in members}
     places = layout(graph)
     nodes = tuple(
@@ -32,8 +32,8 @@ def drawing_of(
 
 
 def drawing_of_step(timeline: Timeline, most: int) -> tuple[tuple[Node, ...], tuple[Edge, ...]]:
-    """The graph of a step: its ops, or where these are more, about `most` groups at most, each on the device that has
-    most of its ops: a mapping that was made of other groups need not keep these together.
+    """The graph of a step: its ops, or if there are more than `most`, about `most` groups. Each group is on the device
+    that has most of its ops, because a mapping that was made for other groups need not keep its ops together.
     """
     graph = timeline.graph
     own = Groups(graph, graph, tuple((i,) for i in range(len(graph))))
@@ -46,9 +46,9 @@ def drawing_of_step(timeline: Timeline, most: int) -> tuple[tuple[Node, ...], tu
 
 
 def layout(graph: OpGraph) -> list[tuple[float, float]]:
-    """Where each op is drawn, x and y from 0 to 1: x by the longest path to it, y near what it is joined with.
+    """Return where each op is drawn, x and y from 0 to 1: x by the longest path to the op, y near its neighbours.
 
-    What has no inputs, such as a weight, stands next to the first op that needs it.
+    An op without inputs, such as a weight, stands next to the first op that needs it.
 
     Layers and the barycentre heuristic of Sugiyama, Tagawa and Toda (1981).
     """
@@ -67,7 +67,7 @@ def layout(graph: OpGraph) -> list[tuple[float, float]]:
 
 
 def _ordered(graph: OpGraph, layers: Sequence[list[int]]) -> dict[int, float]:
-    """The y of each op: sweeps to and fro put each layer in the order of its neighbours' means."""
+    """The y of each op: forward and backward sweeps sort each layer by the mean y of its ops' neighbours."""
     y = {v: (i + 0.5) / len(layer) for layer in layers for i, v in enumerate(layer)}
     for sweep in range(SWEEPS):
         forward = sweep % 2 == 0
@@ -99,7 +99,7 @@ def _node(op: Op, members: list[Op], unit: int, topology: Topology, device: int,
 
 
 def _part(members: Sequence[Op]) -> str:
-    """Which parts of divided ops there are among the members, and which micro-batches they work on; "" for none."""
+    """Say which parts of divided ops are among `members`, and which micro-batches they work on; "" for none."""
     parts = sorted({op.part for op in members if op.part is not None})
     batches = sorted({op.micro_batch for op in members if op.micro_batch is not None})
     said = [f"{what} {', '.join(str(n + 1) for n in found)}"

@@ -1,4 +1,4 @@
-"""What each device has to do and to hold under a mapping, as predicted."""
+"""The predicted load of each device under a mapping: what it has to do and to hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from surrogate.simulate.timeline import Timeline
 
 
 def loads_of(after: Timeline, before: Timeline | None = None) -> tuple[DeviceLoad, ...]:
-    """One for each device of the topology. before: the step under the best single device."""
+    """Return the load of each device of the topology. before: the step on the best single device."""
     memory = [0] * len(after.topology)
     for op, d in zip(after.graph.ops, after.devices, strict=True):
         memory[d] += op.memory_bytes

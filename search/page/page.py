@@ -1,4 +1,4 @@
-"""One self-contained HTML file of a record: it loads nothing, works from a disk or an e-mail, and prints."""
+"""Makes one self-contained HTML file of a record: it loads nothing, works from a disk or an e-mail, and prints well."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_SCRIPTS = "Without scripts there are no figures; the tables under them hold t
 
 
 def write_page(record: RunRecord, path: Path) -> None:
-    """Write the page. Raises PlacerError where the file cannot be written."""
+    """Write the page. Raises PlacerError if the file cannot be written."""
     write_whole(path, page_html(record).encode())
 
 
@@ -44,12 +44,12 @@ def document(title: str, subtitle: str, filters: str, main: str, data: str) -> s
 
 
 def record_json(record: RunRecord) -> str:
-    """The record as it stands in the page."""
+    """The record as JSON, as the page contains it."""
     return as_json(columns_of(record))
 
 
 def columns_of(record: RunRecord) -> dict[str, Any]:
-    """The record as plain data; a list of like things is an object of columns."""
+    """The record as plain data; a list of objects with the same keys becomes one object of columns."""
     known = {**asdict(record), "searchers": record.searchers, "best_so_far_s": record.best_so_far_s}
     return {name: columns(value) for name, value in known.items()}
 

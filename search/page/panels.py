@@ -9,7 +9,7 @@ from placer.graph.op_graph import PHASES
 from search.page.record import Bar, Lane, Panel
 from surrogate.simulate.timeline import Timeline
 
-MOST_COLUMNS = 600  # of a panel; pieces of work that are shorter than one are gathered
+MOST_COLUMNS = 600  # columns of a panel; pieces of work shorter than a column are gathered
 MOST_BARS = 4000
 DIGITS = 9  # times are drawn to the nanosecond
 MOST_LINKS = 12  # only the busiest are shown
@@ -19,8 +19,8 @@ KINDS = (*PHASES, OTHER, SEND, RECEIVE, TRANSFER)
 
 
 def panel_of(name: str, timeline: Timeline, most_bars: int = MOST_BARS) -> Panel:
-    """The panel of one step. Bars that do not overlap are at most `most_bars`: in a lane, each fills a column, or is
-    all that begins in one.
+    """The panel of one step, with at most `most_bars` bars if bars do not overlap: each bar of a lane is at least a
+    column long, or stands for all short pieces that begin in a column.
     """
     lanes, pieces = _lanes(timeline)
     column_s = timeline.makespan_s / min(MOST_COLUMNS, max(1, most_bars // (2 * len(lanes))))
@@ -29,7 +29,7 @@ def panel_of(name: str, timeline: Timeline, most_bars: int = MOST_BARS) -> Panel
 
 
 def _lanes(timeline: Timeline) -> tuple[tuple[Lane, ...], dict[int, list[Bar]]]:
-    """Devices, then the busiest links; and everything that takes time there."""
+    """Return the lanes (devices, then the busiest links), and the pieces of work by lane."""
     pieces: dict[int, list[Bar]] = defaultdict(list)
     ops = timeline.graph.ops
     for span in timeline.spans:
@@ -60,7 +60,7 @@ def _piece(lane: int, kind: str, label: str, start_s: float, end_s: float) -> Ba
 
 
 def _gathered(pieces: Iterable[Bar], column_s: float) -> Iterator[Bar]:
-    """Pieces at least a column long as they are; of the shorter ones a bar for each column in which some begin."""
+    """Yield pieces at least a column long as they are, and one bar for all shorter pieces that begin in a column."""
     columns: dict[int, list[Bar]] = defaultdict(list)
     for piece in pieces:
         if piece.busy_s >= column_s:
@@ -72,7 +72,7 @@ def _gathered(pieces: Iterable[Bar], column_s: float) -> Iterator[Bar]:
 
 
 def _joined(pieces: list[Bar]) -> Bar:
-    """One bar of the kind that takes most of them, named for the longest piece."""
+    """One bar of the kind that takes most of the seconds, named after the longest piece."""
     seconds: Counter[str] = Counter()
     for piece in pieces:
         seconds[piece.kind] += piece.busy_s  # type: ignore[assignment]

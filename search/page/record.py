@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Baseline:
-    """A step time that others are held against."""
+    """A step time that other step times are compared with."""
 
     name: str
     step_s: float
@@ -36,14 +36,14 @@ class MeasuredRow:
 
 @dataclass(frozen=True)
 class Bar:
-    """Work from start_s to end_s in one lane; `count` pieces where many short ones are drawn as one."""
+    """Work from start_s to end_s in one lane: one piece, or `count` short pieces that are drawn as one."""
 
     lane: int  # of its panel
     kind: str  # forward, backward, update, other, send, receive or transfer
     label: str
     start_s: float
     end_s: float
-    busy_s: float  # of which something was done; less than end_s - start_s where pieces have gaps
+    busy_s: float  # seconds of work; less than end_s - start_s if there are gaps between pieces
     count: int = 1
 
 
@@ -74,7 +74,7 @@ class Node:
     device: int
     cost_s: float | None  # on its device
     memory_bytes: int
-    ops: tuple[str, ...]  # names of some
+    ops: tuple[str, ...]  # names of some of its ops
     op_count: int
     phase: str
     part: str  # which part of a divided op it has, in words; "" for none
@@ -118,10 +118,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Curve:
-    """How far a searcher had come: the best so far, from several seeds, at the same places."""
+    """The progress of a searcher: the best step time so far, over several seeds, at the same places."""
 
     searcher: str
-    axis: str  # "order" where places are counts of measurements, "seconds" where they are seconds of the search
+    axis: str  # "order" if places are counts of measurements, "seconds" if they are seconds of the search
     seeds: int
     at: tuple[float, ...]
     median_s: tuple[float, ...]
@@ -145,17 +145,17 @@ class RunRecord:
     loads: tuple[DeviceLoad, ...] = ()
     events: tuple[Event, ...] = ()
     curves: tuple[Curve, ...] = ()  # of a case, in place of one search's convergence
-    missing: tuple[str, ...] = ()  # sentences: which figures there are not, and why
+    missing: tuple[str, ...] = ()  # sentences: which figures are missing, and why
     known_searchers: tuple[str, ...] = ()  # of all cases, so that each has the same colour in all
 
     @property
     def searchers(self) -> tuple[str, ...]:
-        """Who proposed what was measured, in the order of their first rows."""
+        """The names of the searchers: `known_searchers`, then others in the order of their first rows."""
         return tuple(dict.fromkeys((*self.known_searchers, *(row.searcher for row in self.rows))))
 
     @property
     def best_so_far_s(self) -> tuple[float | None, ...]:
-        """After each row, the least comparable step time yet; None before there is one."""
+        """For each row, the least comparable step time up to that row; None before there is one."""
         best: float | None = None
         found = []
         for row in self.rows:

@@ -14,7 +14,7 @@ OVER = {"order": "measurements", "seconds": "seconds"}
 
 
 def choices(kind: str, legend: str, names: tuple[str, ...]) -> str:
-    """A checkbox for each name, all set."""
+    """A checkbox for each name, all checked."""
     boxes = "".join(
         f'<label><input type="checkbox" checked data-{kind}="{i}"><span class="swatch {kind}" data-index="{i}" '
         f'aria-hidden="true"></span>{escape(name)}</label>'
@@ -24,7 +24,7 @@ def choices(kind: str, legend: str, names: tuple[str, ...]) -> str:
 
 
 def run_sections(record: RunRecord, run: int | None = None) -> Iterator[str]:
-    """What the record has, in the order in which it is read. run: its number, where the page has several."""
+    """Yield the sections of the record in reading order. run: number of the record, if the page has several."""
     sentences = "".join(f"<li>{escape(line)}</li>" for line in (*record.summary, *record.missing))
     bars = figure("baselines", words.said_of_baselines(record), tables.baselines_table(record), run)
     yield section("Result", f"<ul>{sentences}</ul>{bars if record.baselines else ''}", run)
@@ -46,7 +46,7 @@ def run_sections(record: RunRecord, run: int | None = None) -> Iterator[str]:
 
 
 def _convergence(record: RunRecord, run: int | None) -> Iterator[str]:
-    """Of one search by its measurements, of several by their curves."""
+    """Yield the section on convergence: the measurements of one search, or the curves of several."""
     axis = _radios("axis" if run is None else f"axis-{run}", "Over", OVER)
     if record.curves:
         drawn = figure("curves", words.said_of_curves(record), tables.curves_table(record), run)
@@ -57,7 +57,7 @@ def _convergence(record: RunRecord, run: int | None) -> Iterator[str]:
 
 
 def section(title: str, inside: str, run: int | None = None) -> str:
-    """A section; one level lower where the page has several runs."""
+    """A section; one level lower if the page has several runs."""
     level = "h2" if run is None else "h3"
     return f"<section><{level}>{escape(title)}</{level}>{inside}</section>"
 

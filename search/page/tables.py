@@ -1,4 +1,4 @@
-"""A record as HTML tables: what a reader without sight, without scripts, or in search of a number reads."""
+"""A record as HTML tables, for readers who cannot see the figures, have no scripts, or look for a number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST = 12  # bars of a timeline that its table names
 
 
 def baselines_table(record: RunRecord) -> str:
-    """What the delivered step time is held against."""
+    """The step times that the delivered step time is compared with."""
     delivered = next((b.step_s for b in record.baselines if b.is_delivered), None)
     rows = [
         (b.name, ms(b.step_s), ms(b.spread_s), str(b.repeats or ""), times(b.step_s, delivered), b.note)
@@ -53,7 +53,7 @@ def curves_table(record: RunRecord) -> str:
 
 
 def _told(at: Sequence[float]) -> list[int]:
-    """Indices of the round counts among `at`, and of the last."""
+    """Indices of the round counts in `at`, and of the last count."""
     return [i for i, count in enumerate(at) if i == len(at) - 1 or (count > 0 and str(int(count)).strip("0") in "125")]
 
 

@@ -17,7 +17,7 @@ def said_of_baselines(record: RunRecord) -> str:
 
 
 def said_of_convergence(record: RunRecord) -> str:
-    """From what to what, over how many measurements."""
+    """Say how far the best step time falls, over how many measurements."""
     known = [best_s for best_s in record.best_so_far_s if best_s is not None]
     if not known:
         return f"{len(record.rows)} measurements; none gave a step time that compares."
@@ -30,7 +30,7 @@ def said_of_convergence(record: RunRecord) -> str:
 
 
 def said_of_curves(record: RunRecord) -> str:
-    """Where each searcher's median ends."""
+    """Say at which step time each searcher's median ends."""
     ends = [
         f"{curve.searcher} {ms(curve.median_s[-1])} after {curve.at[-1]:.0f} ({seeds(curve.seeds)})"
         for curve in record.curves
@@ -40,12 +40,12 @@ def said_of_curves(record: RunRecord) -> str:
 
 
 def shown(count: int) -> str:
-    """How many cells a table has."""
+    """Say how many cells a table has."""
     return f"{count} cells, of which the filters above show {count}."
 
 
 def seeds(count: int) -> str:
-    """How many."""
+    """Say how many seeds there are."""
     return f"{count} seed" if count == 1 else f"{count} seeds"
 
 
@@ -55,7 +55,7 @@ def said_of_timelines(record: RunRecord) -> str:
 
 
 def said_of_graph(record: RunRecord) -> str:
-    """Groups by device, and how many tensors change it."""
+    """Say how many groups each device has, and how many edges lead from device to device."""
     crossing = sum(record.nodes[e.src].device != record.nodes[e.dst].device for e in record.edges)
     counts = [f"{sum(n.device == d for n in record.nodes)} on {name}" for d, name in enumerate(record.devices)]
     return f"{len(record.nodes)} groups of ops: {', '.join(counts)}. {crossing} edges lead from device to device."
@@ -67,7 +67,7 @@ def said_of_loads(record: RunRecord) -> str:
 
 
 def said_of_accuracy(record: RunRecord) -> str:
-    """How far predictions made before measuring were off."""
+    """Say how far off the predictions were that were made before measuring."""
     off = [abs(r.predicted_s / r.step_s - 1) for r in record.rows if r.step_s and r.predicted_s]
     if not off:
         return "No measured mapping was predicted."

@@ -1,3 +1,3 @@
-"""One search under way: `session` keeps one searcher, made by `registry`; `prediction` predicts for it, `refusals`
-counts what cannot run.
+"""One running search: `session` keeps one searcher, made by `registry`; `prediction` predicts for it, `refusals` counts
+mappings that cannot run.
 """

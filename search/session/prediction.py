@@ -1,4 +1,4 @@
-"""The predictions of a search: of the groups it moves and the ops behind them, calibrated by what was measured."""
+"""The predictions of a search: for the groups that it moves and the ops in them, calibrated by what was measured."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from surrogate.simulate.timeline import Timeline
 class Prediction:
     """Predicts placed steps of one captured step: op by op for reports, group by group for searchers.
 
-    topology: as its links were measured. predictor: of the ops; placed steps run their ops in the order in which
-    its simulator does, except that with FIFO TensorFlow's executor decides. headroom: as in Problem.
+    topology: with links as measured. predictor: predicts from ops; placed steps run their ops in the order of its
+    simulator, except that with FIFO TensorFlow's executor decides. headroom: as in Problem.
 
     Methods take four forms of a mapping, and parameters are named for them: `placement` is a device per unit of
     `problem`, `mapping` a Mapping of the groups, `fine` a Mapping of the ops, `op_devices` a device per op.
@@ -53,15 +53,17 @@ class Prediction:
 
     @property
     def schedule(self) -> str:
-        """What decides the order of ops on a device."""
+        """The name of the rule that orders ops on a device."""
         return self.predictor.profiled.schedule
 
     def calibrated(self, measured: Sequence[tuple[Mapping, Result]]) -> Prediction:
-        """Corrected by what was measured: each mapping, and what it came to."""
+        """Return this prediction, corrected by what was measured: mappings and their results."""
         return self.calibrated_of([(self.groups.expand(mapping), result) for mapping, result in measured])
 
     def warned(self, failures: Iterable[Result]) -> Prediction:
-        """This prediction, but a device that ran out of memory may hold less than it would have held then."""
+        """Return this prediction with lower limits: a device that ran out of memory must hold less than it would have
+        held then.
+        """
         least = dict(self.ran_out)
         for failed in failures:
             if isinstance(failed, Failed) and failed.device in self.topology.index and failed.wanted_bytes > 0:
@@ -83,7 +85,7 @@ class Prediction:
 
     @cached_property
     def problem(self) -> Problem:
-        """The groups to place, with the costs as they are calibrated by now."""
+        """The groups to place, with costs as calibrated so far."""
         calibration = self.predictor.calibration
         kernels = np.array([self.predictor.launches[list(members)].sum() for members in self.groups.members])
         costs = calibration.costs(cost_matrix(self.groups.graph, self.topology), kernels)
@@ -100,12 +102,12 @@ class Prediction:
         return problem if self._is_roomy_by_limits else with_tensors(problem, _kept_bytes(self.groups))
 
     def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Predicted seconds of steps op by op. rows: [placements, units of `problem`]."""
+        """Return the predicted seconds of steps, op by op. rows: [placements, units of `problem`]."""
         return self.predictor.step_s(rows[:, self._unit_of])
 
     @cached_property
     def _unit_of(self) -> NDArray[np.int32]:
-        """[ops] the unit of `problem` that each op is in."""
+        """The unit of `problem` that each op is in: [ops]."""
         return self.problem.limits.unit_of[list(self.groups.group_of)]
 
     def op_devices(self, placement: Placement) -> tuple[int, ...]:
@@ -114,7 +116,9 @@ class Prediction:
         return tuple([devices[group] for group in self.groups.group_of])
 
     def placement(self, op_devices: tuple[int, ...]) -> Placement | None:
-        """Each unit where its ops are; None where they are apart, or where that cannot be or does not fit."""
+        """Return the placement with each unit where its ops are; None if ops of a unit are on different devices, cannot
+        run there, or do not fit there.
+        """
         problem = self.problem
         row = np.zeros(len(problem.units), np.int32)
         row[self._unit_of] = op_devices
@@ -128,15 +132,17 @@ class Prediction:
         return self.step_s_of(self.groups.expand(mapping))
 
     def step_s_of(self, op_devices: tuple[int, ...]) -> float:
-        """As `step_s`, of the index of a device per op."""
+        """As `step_s`, for a device index per op."""
         return float(self.predictor.step_s([op_devices])[0])
 
     def lack(self, mapping: Mapping) -> Lack | None:
-        """The device that cannot hold all its variables and tensors at once, as simulated; None where all can."""
+        """Return the largest shortage of memory for the variables and tensors that a device holds at once, as
+        simulated; None if all devices have enough.
+        """
         return None if self._is_roomy else self.lack_of(self.groups.expand(mapping))
 
     def lack_of(self, op_devices: tuple[int, ...]) -> Lack | None:
-        """As `lack`, of the index of a device per op."""
+        """As `lack`, for a device index per op."""
         return None if self._is_roomy else self._worst(self.predictor.simulator.timeline(op_devices).memory_peak_bytes)
 
     def peaks(self, fine: Mapping) -> Sequence[float]:
@@ -144,8 +150,8 @@ class Prediction:
         return self.timeline(fine).memory_peak_bytes
 
     def _worst(self, peaks_bytes: Sequence[float]) -> Lack | None:
-        """The largest shortage of memory over the devices; None where all can hold their peaks. A device's limit is
-        what it was given, or what it has run out of memory with.
+        """The largest shortage of memory over the devices; None if all can hold their peaks. A device's limit is the
+        one given, and stays below the bytes with which the device ran out of memory.
         """
         lack = worst_lack(self.topology, peaks_bytes, self.headroom)
         for name, failed_bytes in self.ran_out:
@@ -167,13 +173,13 @@ class Prediction:
         return self._worst(peaks.tolist()) is None
 
     def is_roomy_for(self, steps: int) -> bool:
-        """Whether each device could hold everything of a step at once, and the variables of so many steps, so that no
-        mapping need be simulated to know.
+        """Whether each device could hold everything of a step at once, and the variables of `steps` steps, so that no
+        mapping has to be simulated to know that it fits.
         """
         return not self.ran_out and self._has_room_for(steps)
 
     def _has_room_for(self, steps: int) -> bool:
-        """By the limits alone."""
+        """As `is_roomy_for`, by the given limits alone."""
         graph = self.groups.fine
         more = (steps - 1) * sum(op.memory_bytes for op in graph.ops)
         return most_bytes(graph) + more <= self.topology.least_memory_bytes * (1 - self.headroom)
@@ -184,18 +190,18 @@ class Prediction:
 
     @cached_property
     def _is_roomy_by_limits(self) -> bool:
-        return self._has_room_for(1)  # `ran_out` grows during a search, and the problem must stay
+        return self._has_room_for(1)  # `ran_out` grows during a search, but the problem must not change
 
     def timeline(self, fine: Mapping) -> Timeline:
         """The simulated step."""
         return self.predictor.simulator.timeline(fine.devices)
 
     def order(self, fine: Mapping) -> list[str]:
-        """The run order; empty where TensorFlow's executor decides."""
+        """Return the names of ops in run order; empty if TensorFlow's executor decides."""
         return self.order_of(fine.devices)
 
     def order_of(self, op_devices: tuple[int, ...]) -> list[str]:
-        """As `order`, of the index of a device per op."""
+        """As `order`, for a device index per op."""
         if self.schedule == FIFO or len(set(op_devices)) == 1:
             return []
         return run_order(self.predictor.simulator.timeline(op_devices))
@@ -203,7 +209,7 @@ class Prediction:
     def bound_s(self) -> float:
         """A lower bound, in seconds, on the predicted step of every mapping of the ops.
 
-        It is no bound of groups, because a mapping that divides a group may be faster than that.
+        It is not computed from groups, because a mapping that divides a group may be faster than such a bound.
         """
         simulator, base_s = self.predictor.simulator, self.predictor.calibration.base_s
         graph, topology, costs = self.groups.fine, simulator.topology, simulator.costs
@@ -211,7 +217,7 @@ class Prediction:
 
 
 def _kept_bytes(groups: Groups) -> tuple[float, ...]:
-    """The bytes of tensors of each group that are there when the step holds most."""
+    """Return the bytes of each group's tensors at the moment at which the step holds most."""
     kept = [0.0] * len(groups.graph)
     for group, held in zip(groups.group_of, fullest_bytes(groups.fine), strict=True):
         kept[group] += held

@@ -1,4 +1,4 @@
-"""Mappings that need not run, because the simulator says that they cannot: what they lack, counted."""
+"""Counts mappings that need not run, because the simulator says that they cannot, and what they lack."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Refusals:
         return too_large(lack)
 
     def text(self, what_became: str) -> str:
-        """One line without an end mark: "3 mappings `what_became` for lack of memory ..."; "" where none lacked any."""
+        """One line without an end mark: "3 mappings `what_became` for lack of memory ..."; "" if none lacked memory."""
         if self.nearest is None:
             return ""
         many = "1 mapping" if self.count == 1 else f"{self.count} mappings"
         return f"{many} {what_became} for lack of memory, as simulated; of the nearest, {self.nearest}"
 
     def none_fits(self, model: str = "") -> str:
-        """One line without an end mark, where all lacked memory. model: whose mappings they are, where that is said."""
+        """One line without an end mark, if all mappings lacked memory. model: whose mappings these are; "" omits it."""
         of = f" of {model}" if model else ""
         asked = f"no mapping{of} that was asked fits into the devices' memory, as simulated"
         return f"{asked}; of the nearest, {self.nearest}"

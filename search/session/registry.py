@@ -41,12 +41,12 @@ SEARCHERS: dict[str, type[Searcher]] = {
 
 
 def searcher_type(name: str) -> type[Searcher]:
-    """The searcher called `name`. Raises BadInputError for an unknown name."""
+    """The class of the searcher called `name`. Raises BadInputError for an unknown name."""
     if name not in SEARCHERS:
         raise BadInputError(f"there is no searcher {short(str(name))}; choose one of {', '.join(sorted(SEARCHERS))}.")
     return SEARCHERS[name]
 
 
 def make_searcher(name: str, problem: Problem, *, seed: int = 0, stop: Stop = never) -> Searcher:
-    """A searcher of `problem`. Raises BadInputError for an unknown name."""
+    """Make the searcher called `name` for `problem`. Raises BadInputError for an unknown name."""
     return searcher_type(name)(problem, seed=seed, stop=stop)

@@ -15,11 +15,11 @@ from search.session.registry import make_searcher
 
 MOST_REFUSED = 24  # mappings in a row that lack memory, after which no more are asked for
 LackOf = Callable[[Mapping], Lack | None]
-"""What memory a mapping lacks as simulated, tensors included; None where it suffices."""
+"""Returns what memory a mapping lacks as simulated, tensors included; None if memory is enough."""
 
 
 def nothing(mapping: Mapping) -> Lack | None:
-    """What a mapping lacks where memory has no limits."""
+    """Return what a mapping lacks if memory has no limits: None."""
     return None
 
 
@@ -35,10 +35,10 @@ class SearchSession:
         stop: Stop = never,
         lack: LackOf = nothing,
     ) -> None:
-        """lack: what memory a mapping lacks. Such mappings are not returned."""
+        """lack: returns what memory a mapping lacks. `ask` leaves out mappings that lack memory."""
         self.searcher = make_searcher(name, problem, seed=seed, stop=stop)
-        self.ended: str | None = None  # why the last `ask` gave fewer than it was asked for
-        self.refused = Refusals()  # mappings asked by the searcher that lack memory
+        self.ended: str | None = None  # why the last `ask` gave fewer mappings than it was asked for
+        self.refused = Refusals()  # mappings that the searcher asked and that lack memory
         self._lack = lack
 
     @property
@@ -46,8 +46,8 @@ class SearchSession:
         return self.searcher.name
 
     def ask(self, count: int = 1) -> list[Mapping]:
-        """Up to `count` new mappings; fewer where the searcher has nothing left that fits into memory, and `ended` says
-        why. The searcher is told what lacks memory, as a failure.
+        """Return up to `count` new mappings. If the searcher has nothing left that fits into memory, there are fewer,
+        and `ended` says why. The searcher is told that the mappings that lack memory failed.
         """
         asked: list[Mapping] = []
         self.ended, in_a_row = None, 0
@@ -70,7 +70,7 @@ class SearchSession:
 
     @property
     def refusals(self) -> str:
-        """How many mappings lacked memory, and how much the nearest one did; "" for none."""
+        """How many mappings lacked memory, and how much the nearest one lacked, in words; "" if none did."""
         text = self.refused.text("not tried")
         return text and f"{self.name}: {text}."
 
@@ -81,24 +81,25 @@ class SearchSession:
 
     @property
     def notes(self) -> list[str]:
-        """What a report should say of the way this search went."""
+        """What a report should say about how this search went."""
         return self.searcher.notes
 
     def recalibrate(self, problem: Problem) -> None:
         """Go on with recalibrated costs, if the searcher uses costs.
 
-        Raises BadInputError where more than the costs differ.
+        Raises BadInputError if more than the costs differ.
         """
         if self.searcher.predicts and problem is not self.searcher.problem:
             self.searcher.rebase(problem)
 
     def state(self, *, history: bool = True) -> dict[str, Any]:
-        """The searcher's state as plain data that survives JSON, and its history, as `Searcher.state` has it."""
+        """Return the searcher's state as plain data that survives JSON; history: as in `Searcher.state`."""
         return self.searcher.state(history=history)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state()`, in a session of the same problem with the same calibration: asks what that one would.
+        """Go on from the `state()` of a session of the same problem with the same calibration: this session then asks
+        what that session would have asked.
 
-        Raises BadInputError where the state is another searcher's.
+        Raises BadInputError if the state is another searcher's.
         """
         self.searcher.restore(state)

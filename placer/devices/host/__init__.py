@@ -1,4 +1,4 @@
-"""What this process learns about the machine that it runs on: its name, the cores and the memory that it may use (by
-its `control_groups`, too), and whether it slept (`suspends`); how it starts processes of its own Python
-(`child_python`), and how these end with it (`parent`).
+"""Facts about this machine: its name (`machine`), the cores and memory that this process may use (`cores`, `memory` and
+`control_groups`, which may limit both), and whether it was suspended (`suspends`). `child_python` starts processes of
+this process's own Python, and `parent` ends them with the process that started them.
 """

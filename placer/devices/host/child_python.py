@@ -1,4 +1,4 @@
-"""How a process of this one's own Python is started as a module: it finds modules where this process does."""
+"""Builds the command and environment that run a module in a new process of the same Python, with the same paths."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def module_paths() -> dict[str, str]:
-    """What the environment of such a process needs: what this one's names, then where this process finds modules."""
+    """PYTHONPATH for such a process: the folders in this process's PYTHONPATH, then all others on its module path."""
     named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([*named, *(path or str(Path.cwd()) for path in sys.path)]))}

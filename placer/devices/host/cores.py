@@ -1,4 +1,4 @@
-"""The cores that this process may use: those that it may run on, but no more than a control group's quota pays for."""
+"""The cores that this process may use: those that it may run on, limited to what a control group's quota pays for."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ LOGGER = logging.getLogger("placer")
 
 
 def usable_cores() -> list[int]:
-    """Numbers of cores, in order; at least one. The kernel stops a process that computes on more cores than its quota
-    pays for, for up to a tenth of a second, again and again.
+    """The numbers of the cores that this process may use, in order; at least one. The kernel repeatedly stops a process
+    that computes on more cores than its quota pays for, for up to a tenth of a second each time.
     """
     cores = sorted(os.sched_getaffinity(0))
     return cores[: core_count(len(cores), known_quota())]
 
 
 def by_place(cores: Iterable[int], root: Path = ROOT) -> list[int]:
-    """Cores in the order of their places: those of one socket, and then the threads of one physical core, side by side.
-    The kernel numbers threads of a core far apart on most machines. root: of the file system (sysfs).
+    """Sort `cores` by socket, then by physical core, so that the threads of one physical core are side by side. On most
+    machines the kernel numbers these threads far apart. root: of the file system (sysfs).
     """
     return sorted(cores, key=lambda core: (*_place(core, root), core))
 
 
 def _place(core: int, root: Path) -> tuple[int, int]:
-    """(socket, physical core); as if each were one of its own where that is not known."""
+    """(socket, physical core). If they are unknown, each core counts as a physical core of its own on socket 0."""
     folder = root / "sys/devices/system/cpu" / f"cpu{core}" / "topology"
     try:
         socket, physical = (int((folder / name).read_text()) for name in ("physical_package_id", "core_id"))
@@ -41,7 +41,7 @@ def _place(core: int, root: Path) -> tuple[int, int]:
 
 
 def core_count(cores: int, quota: float | None) -> int:
-    """How many of so many cores a quota pays for, at least in part; one at the least."""
+    """How many of `cores` cores a quota pays for, at least in part; at least 1. quota: None = no limit."""
     return cores if quota is None else max(1, min(cores, ceil(quota)))
 
 
@@ -52,22 +52,22 @@ def known_quota() -> float | None:
 
 
 def quota(root: Path = ROOT) -> float | None:
-    """The cores that this process's control group, and those around it, may keep busy on average; None where nothing
-    limits it. root: of the file system (proc_pid_cgroup(5); cpu.max, or in version 1 cpu.cfs_quota_us).
+    """How many cores this process's control group, and the groups that contain it, may keep busy on average; None if
+    nothing limits it. root: of the file system (proc_pid_cgroup(5); cpu.max, or in version 1 cpu.cfs_quota_us).
     """
     return min(_limits(root), default=None)
 
 
 @cache
 def say_quota() -> None:
-    """Say once, in one line, that step times will vary, where a quota is below the cores that there are."""
+    """Warn once, in one line, that step times will vary, if the quota is below the cores this process may run on."""
     line = quota_line(len(os.sched_getaffinity(0)), known_quota())
     if line is not None:
         LOGGER.warning(line)
 
 
 def quota_line(cores: int, quota: float | None) -> str | None:
-    """What is said of a quota; None where it limits nothing."""
+    """The warning about a quota; None if it limits nothing. cores: how many this process may run on."""
     if quota is None or quota >= cores:
         return None
     used = core_count(cores, quota)
@@ -79,14 +79,14 @@ def quota_line(cores: int, quota: float | None) -> str | None:
 
 
 def _limits(root: Path) -> Iterator[float]:
-    """The quota of each group of this process that has one, in cores."""
+    """The quota, in cores, of each control group of this process that has one."""
     for group in control_groups("cpu", root):
         with suppress(OSError, ValueError, ZeroDivisionError):
             yield from _limit(group)
 
 
 def _limit(group: Path) -> Iterator[float]:
-    """A group's quota, if it has one. Raises OSError and ValueError where it cannot be read."""
+    """A group's quota, if it has one. Raises OSError, ValueError or ZeroDivisionError if it cannot be read."""
     if (group / "cpu.max").exists():
         most, period = (group / "cpu.max").read_text().split()
     else:

@@ -1,4 +1,4 @@
-"""What results of this machine are kept under: its name, its processor, and settings that change how fast it runs."""
+"""The keys for stored results of this machine: its name, its processor, and settings that change how fast it runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placer.tf_version import installed
 CPUINFO = Path("/proc/cpuinfo")
 # Environment variables by which TensorFlow and its libraries choose kernels, precision and threads.
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
-MACHINE = "PLACER_MACHINE"  # names this machine in its name's place, as in a container, whose name changes
+MACHINE = "PLACER_MACHINE"  # replaces the host name, for example in a container, whose host name changes
 SPEED_SETTINGS = (
     *(ONEDNN, "ONEDNN_MAX_CPU_ISA", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"),
     *("OMP_NUM_THREADS", "TF_XLA_FLAGS", "XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "TF_DETERMINISTIC_OPS"),
@@ -23,21 +23,21 @@ SPEED_SETTINGS = (
 
 
 def machine_name(hardware: str = "") -> str:
-    """The key for stored results of this machine, and of the cores that this process may use of it: with fewer
-    (`taskset`, a control group's quota) steps take longer. hardware: the GPU's product name, where the result is from a
-    GPU.
+    """The key for stored results of this machine. It counts the cores that this process may use, because steps take
+    longer with fewer (`taskset`, a control group's quota). hardware: the device that the result is from, such as the
+    product name of a GPU.
     """
     return f"{node_name()} {platform.machine()} {len(usable_cores())} {hardware}".strip()
 
 
 def node_name() -> str:
-    """This machine's name among stored results: PLACER_MACHINE, where that is set, or else its host name."""
+    """This machine's name in stored results: PLACER_MACHINE if it is set, else the host name."""
     return os.environ.get(MACHINE) or platform.node()
 
 
 def timed_on(hardware: str) -> str:
-    """The key for stored times of single ops: a `machine_name` of `hardware`, with TensorFlow's release and the
-    settings that change how fast ops run.
+    """The key for stored times of single ops: `machine_name(hardware)`, TensorFlow's release, and the settings that
+    change how fast ops run.
     """
     parts = (machine_name(hardware), f"TensorFlow {installed()}", speed_settings())
     return " / ".join(part for part in parts if part)
@@ -45,7 +45,7 @@ def timed_on(hardware: str) -> str:
 
 @cache
 def cpu_model() -> str:
-    """What Linux calls this machine's processor; its architecture where Linux does not say."""
+    """Linux's name of this machine's processor; its architecture if Linux does not name it."""
     with suppress(OSError):
         for line in CPUINFO.read_text(errors="replace").splitlines():
             field, _, value = line.partition(":")
@@ -55,13 +55,13 @@ def cpu_model() -> str:
 
 
 def cores_of_cpu(count: int) -> str:
-    """So many cores of this machine, as they are shown and told from those of another machine."""
+    """Describe `count` cores of this machine, for display and to tell them from cores of another machine."""
     return f"{count} core{'s' * (count != 1)} of {cpu_model()}"
 
 
 def speed_settings() -> str:
-    """The environment variables that change how fast ops run here, with their values; "" where none is set to another
-    one than TensorFlow's own.
+    """The environment variables that change how fast ops run here, with their values; "" if none is set. oneDNN turned
+    on is left out on x86-64, because that is TensorFlow's default there.
     """
     given = {name: os.environ[name] for name in SPEED_SETTINGS if name in os.environ}
     if platform.machine() == "x86_64" and given.get(ONEDNN) == "1":

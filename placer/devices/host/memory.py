@@ -1,4 +1,4 @@
-"""The memory that this process and its workers may still take: what is free, and what its control groups allow."""
+"""The memory that this process and its workers may still take: free memory, limited by control groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 
 from placer.devices.host.control_groups import ROOT, control_groups
 
-# Of a group: its limit, what it holds, and what of that is cached files, which the kernel gives back when asked.
+# A control group's limit, the memory it holds, and how much of that is cached files, which the kernel frees on demand.
 FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # version 1
@@ -18,12 +18,14 @@ FILES = (
 
 
 def available_bytes(root: Path = ROOT) -> int:
-    """Bytes that can be taken without swapping, or being killed by the kernel for a group's limit; 0 at the least."""
+    """Bytes that can be taken without swapping, and without exceeding a group's limit, for which the kernel would kill
+    the process; at least 0.
+    """
     return max(0, min([int(psutil.virtual_memory().available), *_left(root)]))
 
 
 def _left(root: Path) -> Iterator[int]:
-    """What each group of this process that has a limit may still take."""
+    """The bytes that each control group of this process with a limit may still take."""
     for group in control_groups("memory", root):
         for limit, held, cached in FILES:
             with suppress(OSError, ValueError):

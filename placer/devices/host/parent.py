@@ -11,9 +11,9 @@ LOOK_S = 1.0
 
 
 def when_parent_ends(call: Callable[[], object]) -> None:
-    """Have a thread `call` within about LOOK_S after the parent has ended.
+    """Start a thread that calls `call` within about LOOK_S seconds after the parent process has ended.
 
-    Not by PR_SET_PDEATHSIG, which goes by the thread that started this process, and threads end earlier.
+    PR_SET_PDEATHSIG is not used: it acts when the thread that started this process ends, which may be earlier.
     """
     parent = os.getppid()
 

@@ -1,3 +1,3 @@
-"""Measuring links: `link_pairs` says which pairs of devices stand for all, `link_probes` measures their transfers, and
-`staging` how a batch gets to a GPU soonest.
+"""Measuring links: `link_pairs` chooses the pairs of devices to measure, `link_probes` measures their transfers, and
+`staging` finds the fastest way to send a batch to a GPU.
 """

@@ -1,4 +1,4 @@
-"""Which pairs of devices have their links measured, where there are too many for all."""
+"""Chooses the pairs of devices whose links are measured if there are too many devices to measure all pairs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Pair = tuple[int, int]
 
 
 def representatives(kinds: Sequence[str], nodes: Sequence[str | None]) -> dict[Pair, list[Pair]]:
-    """Each pair to measure -> all pairs that its link stands for, itself among them.
+    """Each pair to measure -> all pairs that its link stands for, including itself.
 
-    kinds, nodes: of each device. Up to ALL devices, or where not all nodes are known, each pair stands for itself. Of
-    more, every pair within a node does; between two nodes one pair of each two kinds stands for all of its kind.
-    Devices of a pair are in the order in which those of the measured one are, node by node and kind by kind.
+    kinds, nodes: one entry per device. With up to ALL devices, or if a node is unknown, each pair stands for itself.
+    With more devices, each pair within a node still stands for itself. Between two nodes, one pair stands for all pairs
+    of the same two kinds; the devices in these pairs are ordered by node and kind as in the measured pair.
     """
     pairs = [(a, b) for a in range(len(nodes)) for b in range(a + 1, len(nodes))]
     if len(nodes) <= ALL or None in nodes:

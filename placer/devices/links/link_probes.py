@@ -26,8 +26,8 @@ MOST_BYTES_PER_S = 1e13
 
 
 def probes_within(memory_bytes: float) -> Sequence[tuple[int, int]]:
-    """The probes that a device of so much memory has room for; the two smallest at least, for a line needs two."""
-    # A stream's tensors are there at both ends, and gRPC has them once more.
+    """The probes that fit into `memory_bytes` of a device; at least the two smallest, because a line needs two."""
+    # Both ends hold the tensors of a stream, and gRPC holds another copy.
     fit = [probe for probe in PROBES if 12 * probe[0] * (probe[1] + 1) <= memory_bytes]
     return fit if len(fit) > 1 else PROBES[:2]
 
@@ -41,14 +41,15 @@ def measure_links(
     nodes: Sequence[str | None] = (),
 ) -> tuple[Link, ...]:
     """Measure one link per ordered pair of devices. probes: (floats per tensor, tensors) of each, run `repeats` times.
-    nodes: of each device; where they are known, and devices are many, few links between nodes stand for all of them.
+    nodes: of each device; if all are known and devices are many, a few links between nodes stand for all of them.
 
-    Two kinds of probes per tensor size, each compared with the same work where nothing crosses. In the *chain*, tensors
-    cross back and forth one after the other: each takes send + transfer + receive. Each end does half of the work, so
-    the reference is the mean of both ends alone. In the *stream*, one for each direction, independent tensors cross
-    together, and a one-core end handles one at a time: each takes the busier end's work, max(send, receive), which is
-    charged to both. A line fitted over the sizes gives a part per tensor and a part per byte. To and from a GPU there
-    is no stream: its copies run beside its kernels and queue for the link (`contention` "link"), not for compute.
+    There are two kinds of probes per tensor size, each compared with the same work on one device, where nothing
+    crosses. In the *chain*, tensors cross back and forth one after the other: each takes send + transfer + receive.
+    Each end does half of the work, so the reference is the mean of both ends alone. In the *stream*, one for each
+    direction, independent tensors cross together, and a one-core end handles one at a time: each takes the busier end's
+    work, max(send, receive), which is charged to both ends. A line fitted over the sizes gives a part per tensor and a
+    part per byte. To and from a GPU there is no stream: its copies run beside its kernels and queue for the link
+    (`contention` "link"), not for compute.
     """
     links = []
     kinds = ["gpu" if "/device:GPU:" in tf_name else "cpu" for tf_name in tf_names]
@@ -76,7 +77,9 @@ def _line_over_sizes(
     probes: Sequence[tuple[int, int]],
     repeats: int,
 ) -> tuple[float, float]:
-    """Seconds per tensor and per byte that crossing adds to the probe, compared with the mean of devices `alone`."""
+    """Seconds per tensor and per byte that crossing `way` adds to the probe, compared with the mean of running it on
+    each of the devices `alone`.
+    """
     sizes, seconds = [], []
     for floats, count in probes:
         start = tf.zeros([floats])
@@ -88,7 +91,9 @@ def _line_over_sizes(
 
 
 def _split(hop: tuple[float, float], busy: tuple[float, float]) -> Link:
-    """A link between any devices: a hop split into the work of both ends and the transfer between them."""
+    """Split a hop into the work of both ends and the transfer between them, as a link between any devices. hop, busy:
+    seconds per tensor and per byte, of the whole hop and of one end's work.
+    """
     busy_s, busy_s_per_byte = min(busy[0], hop[0] / 2), min(busy[1], hop[1] / 2)
     way_s_per_byte = max(hop[1] - 2 * busy_s_per_byte, 1 / MOST_BYTES_PER_S)
     return Link(
@@ -104,7 +109,7 @@ def _split(hop: tuple[float, float], busy: tuple[float, float]) -> Link:
 
 
 def _chain(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:
-    """`count` tensors, each computed on one end from the one that the other end sent."""
+    """A probe of `count` tensors, each computed on one end from the tensor that the other end sent."""
     base_a, base_b = variable_on(a, start), variable_on(b, start)
 
     def probe() -> Any:
@@ -121,7 +126,7 @@ def _chain(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:
 
 
 def _stream(a: str, b: str, start: tf.Tensor, count: int) -> Callable[[], Any]:
-    """`count` independent tensors made on `a`, all used on `b`."""
+    """A probe of `count` independent tensors made on `a`, all used on `b`."""
     base = variable_on(a, start)
 
     def probe() -> Any:
@@ -158,7 +163,9 @@ def in_turn(probes: Sequence[Callable[[], Any]], clock: Callable[[], float], rep
 
 
 def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Intercept and slope, neither below 0; weighted so that small and large sizes count alike (relative error)."""
+    """Intercept and slope of the fitted line, each at least 0; weighted so that small and large sizes count alike
+    (relative error).
+    """
     weights = 1 / np.maximum(np.asarray(y), 1e-6)
     design = np.stack([np.ones(len(x)), np.asarray(x)], axis=1) * weights[:, None]
     intercept, slope = np.linalg.lstsq(design, np.asarray(y) * weights, rcond=None)[0]

@@ -1,8 +1,8 @@
-"""Whether a batch reaches a GPU sooner through memory that the GPU reads by itself (pinned memory).
+"""Measures whether a batch reaches a GPU sooner through memory that the GPU reads by itself (pinned memory).
 
-An input pipeline leaves a batch in ordinary memory. TensorFlow has one thread copy it to a pinned buffer, and sends
-that. What an op on the CPU makes for a GPU lies in pinned memory in the first place, so an op that only copies, by all
-threads, can save more time than it takes (docs/decisions/038-staging.md).
+An input pipeline leaves a batch in ordinary memory. TensorFlow copies it to a pinned buffer with one thread, and sends
+the buffer. But the output of a CPU op for a GPU lies in pinned memory from the start. So an op that only copies, with
+all threads, can save more time than it takes (docs/decisions/038-staging.md).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import tensorflow as tf
 
 from placer.devices.links.link_probes import in_turn
 
-SIZES = (1 << 20, 1 << 22, 1 << 24)  # bytes that are tried
-FASTER = 0.9  # of the direct way's seconds, below which the other one is taken
+SIZES = (1 << 20, 1 << 22, 1 << 24)  # bytes of the batches that are tried
+FASTER = 0.9  # staging must take at most this share of the direct way's seconds
 REPEATS = 7
 FLOAT_BYTES = 4
-NEVER_COPIED = (tf.string, tf.resource, tf.variant)  # a GPU reads no such tensors
+NEVER_COPIED = (tf.string, tf.resource, tf.variant)  # a GPU cannot read these tensors
 
 
 def stages_from(host: str, gpus: Sequence[str], clock: Callable[[], float] = time.perf_counter) -> int | None:
-    """The fewest bytes of those tried from which staging is faster, for all that are more; None where it is not, or
-    where the GPU has no room to try. host, gpus: TensorFlow's names of this process's CPU and GPUs, of which the first
-    is measured.
+    """The smallest of SIZES from which staging is faster, for it and all larger ones; None if staging is not faster, or
+    if the GPU has no room to try. host, gpus: TensorFlow's names of this process's CPU and GPUs; only the first GPU is
+    measured.
     """
     found = None
     for size in reversed(SIZES) if gpus else ():
@@ -41,8 +41,8 @@ def stages_from(host: str, gpus: Sequence[str], clock: Callable[[], float] = tim
 
 
 def on_gpus(tensors: Iterable[Any]) -> frozenset[int]:
-    """Positions of the tensors that lie on a GPU, where a program brought them itself. Staged, these would go back to
-    the host first.
+    """Positions of the tensors that already lie on a GPU because the program put them there. Staging would move these
+    back to the host first.
     """
     return frozenset(i for i, tensor in enumerate(tensors) if "/device:GPU:" in str(getattr(tensor, "device", "")))
 
@@ -50,8 +50,8 @@ def on_gpus(tensors: Iterable[Any]) -> frozenset[int]:
 def brought_s(
     host: str, gpu: str, size_bytes: int, *, is_staged: bool, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Median seconds of bringing so many bytes to a GPU, less those of bringing next to nothing. Raises
-    tf.errors.ResourceExhaustedError where the GPU has no room.
+    """Median seconds of bringing `size_bytes` to a GPU, less those of bringing next to nothing. Raises
+    tf.errors.ResourceExhaustedError if the GPU has no room.
     """
     nothing = _bringing(host, gpu, FLOAT_BYTES, is_staged=False)
     nothing_s, took_s = in_turn([nothing, _bringing(host, gpu, size_bytes, is_staged)], clock, REPEATS)
@@ -59,8 +59,8 @@ def brought_s(
 
 
 def _bringing(host: str, gpu: str, size_bytes: int, is_staged: bool) -> Callable[[], Any]:
-    """Brings a tensor of the host's memory to a GPU, in a function that takes it as a placed step takes its batch; its
-    result is there once the tensor is.
+    """A call that brings a tensor of `size_bytes` from the host's memory to a GPU, in a function that takes the tensor
+    as a placed step takes its batch. The call's result is ready once the tensor has arrived.
     """
 
     def bring(tensor: tf.Tensor) -> tf.Tensor:

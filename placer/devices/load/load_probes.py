@@ -30,7 +30,7 @@ __all__ = ["LoadProbes", "LoadReading", "Pair", "Slowdown"]
 
 
 class LoadProbes:
-    """Probes for these devices, compiled and sized once, which takes tenths of a second; they have no side effects.
+    """Probes for these devices, without side effects; compiling and sizing them, once, takes tenths of a second.
 
     A device's probe multiplies matrices until that takes between `PROBE_S` and twice that. A link's probe sends 256 KB
     back and forth four times. Make new probes after reconnecting: these lose their variables.
@@ -118,7 +118,7 @@ def _products(square: tf.Variable, count: int) -> Callable[[], Any]:
 
 
 def _there_and_back(a: tf.Variable, b: tf.Variable) -> Callable[[], Any]:
-    """Tensors that cross one after the other, each computed on one end from the one that the other end sent."""
+    """`HOPS` tensors that cross one after the other; each is computed from the tensor that the other end has sent."""
 
     def cross() -> Any:
         with tf.device(a.device):

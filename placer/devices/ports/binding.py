@@ -1,5 +1,5 @@
-"""Which network interfaces reach the ports this process listens on. TensorFlow's servers listen on all of them, and do
-not ask who calls.
+"""Ties the ports this process listens on to network interfaces, because TensorFlow's servers listen on all interfaces
+and do not ask who calls.
 """
 
 from __future__ import annotations
@@ -15,52 +15,53 @@ from pathlib import Path
 from placer.errors import PlacerError
 
 LOOPBACK = b"lo"
-INTERFACE_BYTES = 16  # of its name: IFNAMSIZ
+INTERFACE_BYTES = 16  # of an interface's name: IFNAMSIZ
 INSTEAD = "divide this process with --devices cpus:2"
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python's socket module does not name it
-# Classic BPF (linux/filter.h, linux/bpf_common.h): opcodes, and where a packet's incoming interface is read.
+# Classic BPF (linux/filter.h, linux/bpf_common.h): opcodes, and the offset of a packet's incoming interface.
 LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 INTERFACE_INDEX = 0xFFFFFFFF & (-0x1000 + 8)
 DROP, ACCEPT = 0, 0xFFFFFFFF
 
 
 def bind_to_loopback(ports: Collection[int]) -> set[int]:
-    """Bind this process's sockets that listen on `ports` to the loopback interface; returns the ports of those bound.
+    """Bind this process's sockets that listen on `ports` to the loopback interface; return the ports that were bound.
 
-    Raises PlacerError where the kernel refuses: the port must then not stay open.
+    Raises PlacerError if the kernel refuses: the port must then not stay open.
     """
     return _tied(ports, tie_to_loopback, "loopback", INSTEAD)
 
 
 def bind_to_interfaces(ports: Collection[int], names: Collection[str]) -> set[int]:
-    """Have this process's sockets that listen on `ports` take connections through the interfaces `names` only, and from
-    this machine itself; returns the ports of those bound. Errors as for `bind_to_loopback`.
+    """Make this process's sockets that listen on `ports` accept connections only through the interfaces `names` and
+    from this machine itself; return the ports that were bound. Errors as for `bind_to_loopback`.
     """
     return _tied(ports, tie_to_interfaces(names), ", ".join(names), "serve on loopback")
 
 
 def bind(ports: Collection[int], names: Collection[str]) -> set[int]:
-    """`bind_to_loopback` where loopback is all there is in `names`, else `bind_to_interfaces`."""
+    """Call `bind_to_loopback` if `names` contains nothing but loopback, else `bind_to_interfaces`."""
     only_loopback = set(names) <= {LOOPBACK.decode()}
     return bind_to_loopback(ports) if only_loopback else bind_to_interfaces(ports, names)
 
 
 def tie_to(names: Collection[str]) -> Callable[[socket.socket], None]:
-    """What restricts a socket as `bind` does."""
+    """Return the function that restricts a socket as `bind` does."""
     return tie_to_loopback if set(names) <= {LOOPBACK.decode()} else tie_to_interfaces(names)
 
 
 def tie_to_loopback(listener: socket.socket) -> None:
-    """Have a socket take connections from loopback only. Raises OSError where the kernel refuses."""
+    """Make a socket accept connections from loopback only. Raises OSError if the kernel refuses."""
     tied = listener.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, INTERFACE_BYTES).rstrip(b"\0")
-    if tied != LOOPBACK:  # to tie it once more would need CAP_NET_RAW
+    if tied != LOOPBACK:  # tying it again would need CAP_NET_RAW
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LOOPBACK)
 
 
 def tie_to_interfaces(names: Collection[str]) -> Callable[[socket.socket], None]:
-    """What has a socket take connections through the interfaces `names` and from this machine only.
+    """Return a function that makes a socket accept connections only through the interfaces `names` and from this
+    machine.
 
-    SO_BINDTODEVICE takes a single interface, and workers may be behind several; so a filter looks at the interface of
+    SO_BINDTODEVICE takes a single interface, and workers may be behind several, so a filter checks the interface of
     each packet.
     """
     program = _only_from([socket.if_nametoindex(name) for name in {LOOPBACK.decode(), *names}])
@@ -74,8 +75,8 @@ def tie_to_interfaces(names: Collection[str]) -> Callable[[socket.socket], None]
 
 
 def interface_of(address: str) -> str | None:
-    """The name of this machine's interface that has an IPv4 address; None where the address is not this machine's."""
-    import psutil  # not needed by workers on loopback, which are to start fast
+    """The name of this machine's interface that has an IPv4 address; None if the address is not this machine's."""
+    import psutil  # imported here, because workers on loopback do not need it and must start fast
 
     if ip_address(address).is_loopback:
         return LOOPBACK.decode()
@@ -84,7 +85,7 @@ def interface_of(address: str) -> str | None:
 
 
 def own_address(host: str) -> str:
-    """This machine's IPv4 address from which it reaches a host; sends nothing. Raises OSError for an unknown host."""
+    """The IPv4 address from which this machine reaches `host`; sends nothing. Raises OSError for an unknown host."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.connect((host, 9))
         return str(s.getsockname()[0])
@@ -100,7 +101,7 @@ def listening_ports() -> set[int]:
 
 
 def _only_from(indices: Collection[int]) -> bytes:
-    """A filter that drops what comes through other interfaces than these."""
+    """A filter that drops packets from all interfaces other than these. indices: of interfaces."""
     tests = [(JUMP_IF_EQUAL, len(indices) - i, 0, index) for i, index in enumerate(indices)]
     program = [(LOAD, 0, 0, INTERFACE_INDEX), *tests, (RETURN, 0, 0, DROP), (RETURN, 0, 0, ACCEPT)]
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
@@ -124,8 +125,8 @@ def _tied(ports: Collection[int], tie: Callable[[socket.socket], None], to: str,
 
 
 def _duplicate(descriptor: int) -> socket.socket:
-    """Another handle of a socket, whose mode stays as it is. Without SOCK_NONBLOCK, Python would apply the program's
-    default timeout, and with it make the program's own socket one that does not block.
+    """Another handle of a socket; the socket's mode does not change. Without SOCK_NONBLOCK, Python would apply the
+    program's default timeout, which would make the program's own socket non-blocking, too.
     """
     copy = os.dup(descriptor)
     try:
@@ -152,7 +153,7 @@ def tcp_sockets() -> Iterator[socket.socket]:
 
 
 def _listeners() -> Iterator[socket.socket]:
-    """Those of them that listen."""
+    """A duplicate of each listening TCP socket of this process; close it after use."""
     for handle in tcp_sockets():
         if handle.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             yield handle

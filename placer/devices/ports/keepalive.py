@@ -1,9 +1,9 @@
-"""Connections to and between workers end when nothing comes through any more.
+"""Ends connections to and between workers when nothing comes through them any more.
 
-Where a machine loses its power, or a network is cut, no packet says so: TensorFlow would wait until the kernel gives
-up what it sends, a quarter of an hour, or for ever where it only waits for an answer. The kernel can ask instead
-(SO_KEEPALIVE, tcp(7)). A worker that is frozen or slow has a kernel that answers, as long as its buffers have room.
-On one machine it takes a firewall to cut a worker off, and only this ends what then waits for it while others compute.
+If a machine loses its power, or a network is cut, no packet says so. TensorFlow would then wait until the kernel gives
+up sending, a quarter of an hour, or forever if it only waits for an answer. The kernel can probe the other end instead
+(SO_KEEPALIVE, tcp(7)). The kernel of a frozen or slow worker still answers, as long as its buffers have room. On one
+machine only a firewall can cut a worker off; then only this module ends what waits for the worker while others compute.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Peer = tuple[str, int]
 """The address and the port of the other end."""
 
 SILENT_S = 60.0  # without any answer, after which a connection ends
-PARTS = 6  # of the silence: after two of them the kernel asks, then every one
+PARTS = 6  # of the silence: the kernel first probes after two parts, then after each part
 EVERY_S = 10.0  # between two looks for new connections
-MOST_PART_S, MOST_MS = 16_383, 2**31 - 1  # the kernel takes 32,767 s between two packets, and an int of milliseconds
+MOST_PART_S, MOST_MS = 16_383, 2**31 - 1  # the kernel takes up to 32,767 s between packets, and an int of ms
 
 
 def keep_alive(silent_s: float = SILENT_S, peers: Collection[Peer] | None = None) -> int:
-    """Have this process's connections, as they are now, end after so much silence; returns how many there are.
+    """Make this process's current connections end after `silent_s` seconds of silence; return how many there are.
 
-    peers: only those to one of these.
+    peers: the other ends whose connections count; None = all.
     """
     part_s = min(max(1, round(silent_s / PARTS)), MOST_PART_S)
     found = 0
@@ -43,11 +43,13 @@ def keep_alive(silent_s: float = SILENT_S, peers: Collection[Peer] | None = None
 
 
 def keep_alive_from_now(silent_s: float = SILENT_S, peers: Callable[[], Collection[Peer]] | None = None) -> None:
-    """As `keep_alive`, again and again in a thread, for connections that this process will have, too."""
+    """Call `keep_alive` again and again in a thread, so that later connections are covered, too. peers: returns those
+    of the moment; None = all.
+    """
 
     def keep_on() -> None:
         while True:
-            with suppress(OSError):  # no file can be opened, or no name be looked up, just now
+            with suppress(OSError):  # no file can be opened or no name looked up at the moment
                 now = None if peers is None else peers()
                 if now is None or now:
                     keep_alive(silent_s, now)

@@ -1,4 +1,4 @@
-"""The connection of this process to Ray: one that is there, or one that is started here and ended again.
+"""This process's connection to a Ray that already runs, or to one that is started here and ended again.
 
 Ray is loaded by `connect`, not before.
 """
@@ -27,13 +27,13 @@ from placer.errors import BadInputError, short
 LOCAL = "local"
 VARIABLE = "RAY_ADDRESS"
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9_.\-]+):(?P<port>[0-9]{1,5})")
-ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # read when Ray is loaded; off on other systems
-OUTSIDE = "8.8.8.8"  # nothing is sent there: which interface leads there is asked
+ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # read when Ray is loaded; off by default on Windows and macOS
+OUTSIDE = "8.8.8.8"  # nothing is sent there; only the interface that leads there is looked up
 AUTHENTICATION = "RAY_AUTH_MODE"
 TOKEN_FILE = "~/.ray/auth_token"
-PROBE_S, FOUND_S = 4.0, 8.0  # for a connection to the port; and with the search for its host
-JOIN_S = 60.0  # for what speaks gRPC there to let this process in; Ray alone would wait for minutes
-# RFC 9113: a client's preface with an empty frame of settings. The server begins with a frame of that type, too.
+PROBE_S, FOUND_S = 4.0, 8.0  # for connecting to the port; the same including the search for its host
+JOIN_S = 60.0  # for a gRPC server there to let this process in; Ray itself would wait for minutes
+# RFC 9113: a client's preface with an empty SETTINGS frame. The server also begins with a SETTINGS frame.
 GREETING, FRAME_BYTES, SETTINGS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 9, b"\4"
 STORE_BYTES = 200_000_000  # of Ray's object store on this machine; by default it takes a third of the memory
 INSTEAD = f"name the HOST:PORT of a cluster's head, or write {LOCAL} to start Ray on this machine."
@@ -52,14 +52,14 @@ class RayConnection:
         self.close()
 
     def close(self) -> None:
-        """Use Ray no more. The last use ends what `connect` started, or leaves the cluster that it joined; a Ray which
-        the program connected by itself stays. Harmless when called twice.
+        """Stop using Ray. The end of the last use ends the Ray that `connect` started, or leaves the cluster that it
+        joined. A Ray to which the program itself connected stays. Harmless when called twice.
         """
         _shared.leave(self)
 
 
 def check_address(address: str | None) -> None:
-    """Raises BadInputError for what is neither None, "local" nor HOST:PORT. Asks nobody."""
+    """Raises BadInputError unless `address` is None, "local" or HOST:PORT. Contacts no host."""
     if address is None or address == LOCAL:
         return
     found = ADDRESS.fullmatch(address)
@@ -68,36 +68,36 @@ def check_address(address: str | None) -> None:
 
 
 def connect(address: str | None = None) -> RayConnection:
-    """Connect this process to Ray; close the connection after use. Any thread; uses may overlap.
+    """Connect this process to Ray; close the connection after use. Any thread may call this, and uses may overlap.
 
     address: "local" starts Ray in this process, on loopback and with the cores that it may use; HOST:PORT is the head
-    of a cluster. None: the Ray to which this process is connected already, else that in RAY_ADDRESS, else "local".
+    of a cluster. None = the Ray to which this process is already connected, else that in RAY_ADDRESS, else "local".
 
-    Raises BadInputError where Ray is not installed, the program is connected to another one, nothing is at the
-    address that speaks gRPC (within 10 s), or what does is no Ray of the same version (70 s).
+    Raises BadInputError if Ray is not installed, if the program is connected to another Ray, if nothing at the address
+    speaks gRPC (within 10 s), or if what speaks it is no Ray of the same version (70 s).
     """
     check_address(address)
     return _shared.join(address)
 
 
 def connected_address() -> str | None:
-    """HOST:PORT of the Ray to which this process is connected; None where it is to none. Does not load Ray."""
+    """HOST:PORT of the Ray to which this process is connected; None if it is not connected. Does not load Ray."""
     ray = _connected()
     return None if ray is None else _head(ray)
 
 
 def _connected() -> Any | None:
-    """Ray, where this process is connected to one."""
+    """The module `ray` if this process is connected to a Ray; else None."""
     ray = sys.modules.get("ray")
     return ray if ray is not None and ray.is_initialized() else None
 
 
 class _Shared:
-    """The one connection that Ray allows in a process, and who uses it."""
+    """The one connection that Ray allows in a process, and its uses."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._uses: set[RayConnection] = set()  # of a Ray that was connected here; empty where the program did it
+        self._uses: set[RayConnection] = set()  # of a Ray that was connected here; empty if the program did it
         self._address = LOCAL
         self._had_mode = True
 
@@ -123,11 +123,11 @@ class _Shared:
                 self._uses.remove(use)
                 if not self._uses and (ray := _connected()) is not None:
                     ray.shutdown()
-                    if not self._had_mode:  # Ray sets it where it starts by itself; for other clusters it may be wrong
+                    if not self._had_mode:  # Ray sets it when it starts a cluster; it may be wrong for others
                         os.environ.pop(AUTHENTICATION, None)
 
     def _check_same(self, ray: Any, address: str | None) -> None:
-        """Raises BadInputError where the program is connected to another Ray than the one asked for."""
+        """Raises BadInputError if the program is connected to a Ray other than the one at `address`."""
         if address is None or (self._uses and address == self._address):
             return
         if address == LOCAL or not _is_same(address, _head(ray)):
@@ -141,9 +141,9 @@ _shared = _Shared()
 
 
 def _module(on_loopback: bool) -> Any:
-    """Ray. on_loopback: it takes 127.0.0.1 for just that, where it listens, and where it looks for a head; unless told
-    by a variable for other systems, it takes the machine's address in the network instead. Raises BadInputError where
-    the extra is not installed.
+    """Import Ray. on_loopback: make Ray keep to 127.0.0.1 where it listens, and where it looks for a head. By default
+    Ray replaces that address by the machine's address in the network; a variable meant for other systems prevents this.
+    Raises BadInputError if the extra is not installed.
     """
     with _unless_set(ON_LOOPBACK, "0") if on_loopback else nullcontext():
         try:
@@ -155,7 +155,7 @@ def _module(on_loopback: bool) -> Any:
 
 @contextmanager
 def _unless_set(name: str, value: str) -> Iterator[None]:
-    """Within the block, an environment variable that is not set has a value."""
+    """Within the block, give the environment variable `name` the value `value`, unless it is set already."""
     sets = name not in os.environ
     os.environ.setdefault(name, value)
     try:
@@ -175,7 +175,7 @@ def _named_by_environment() -> str | None:
 
 
 def _start() -> None:
-    """Start Ray on this machine, reachable over loopback alone."""
+    """Start Ray on this machine, reachable through loopback only."""
     ray = _module(on_loopback=True)
     handler = signal.getsignal(signal.SIGTERM)
     try:
@@ -190,7 +190,7 @@ def _start() -> None:
     except Exception as error:
         raise BadInputError(f"Ray does not start on this machine: {_said(error)}") from error
     finally:
-        if threading.current_thread() is threading.main_thread():  # the program's own, which Ray replaces
+        if threading.current_thread() is threading.main_thread():  # restore what Ray replaces
             signal.signal(signal.SIGTERM, handler)
 
 
@@ -214,10 +214,10 @@ def _join(address: str) -> None:
 
 
 def _probe(address: str) -> None:
-    """Raises OSError where nothing at HOST:PORT answers a greeting of HTTP/2, which gRPC and so Ray is made of."""
+    """Raises OSError if nothing at HOST:PORT answers a greeting of HTTP/2, on which gRPC and so Ray are built."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=PROBE_S) as head:
-        if os.environ.get("RAY_USE_TLS", "0") == "1":  # where it would have to be encrypted
+        if os.environ.get("RAY_USE_TLS", "0") == "1":  # the greeting would have to be encrypted
             return
         head.sendall(GREETING)
         if head.recv(FRAME_BYTES, socket.MSG_WAITALL)[3:4] != SETTINGS:
@@ -233,7 +233,7 @@ def _is_here(address: str) -> bool:
 
 
 def _only_on_loopback(address: str) -> bool:
-    """Whether a head on this machine does not listen at the machine's address in the network."""
+    """Whether a head on this machine listens on loopback only, not at the machine's address in the network."""
     try:
         return not listens(f"{own_address(OUTSIDE)}:{address.rpartition(':')[2]}")
     except OSError:
@@ -241,8 +241,8 @@ def _only_on_loopback(address: str) -> bool:
 
 
 def _hint() -> str:
-    """What else there is to do. Ray does not say that a cluster asks for a token; where one is sent unasked, it starts
-    no actors.
+    """Advice for the end of an error line. Ray does not say that a cluster asks for a token, and a cluster that is sent
+    a token unasked starts no actors.
     """
     if os.environ.get(AUTHENTICATION) == "token":
         return f"; where it asks for a token, {TOKEN_FILE} must be that of its head."
@@ -250,8 +250,8 @@ def _hint() -> str:
 
 
 def _within(limit_s: float, call: Callable[[], object], late: Callable[[], object] = lambda: None) -> None:
-    """Call what cannot be interrupted. Raises what it raises, and TimeoutError after `limit_s`: then it is left to end
-    in its thread, and `late` is called should it still succeed.
+    """Call `call`, which cannot be interrupted, in a thread. Raises what it raises, and TimeoutError after `limit_s`
+    seconds; the call then goes on in its thread, and `late` is called if it still succeeds.
     """
     errors: list[Exception] = []
     ended, given_up = threading.Event(), threading.Event()

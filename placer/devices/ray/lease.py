@@ -1,10 +1,10 @@
-"""A lease of nodes: a process that has Ray start a worker on each, and holds them until its stdin closes.
+"""A lease of nodes: a process that has Ray start a worker on each node, and holds them until its stdin closes.
 
-Run as `python -m placer.devices.ray.lease`; `ray_workers` starts it. Ray ends a process whose cluster it loses, and
-changes how one handles signals, so the training's process stays out of it (docs/decisions/021-ray-workers.md).
+Run as `python -m placer.devices.ray.lease`; `ray_workers` starts it. Ray ends a process that loses its cluster, and
+replaces a process's signal handlers, so the training's process does not use Ray (docs/decisions/021-ray-workers.md).
 
-Prints one JSON object on a line: {"workers"}, or {"error", "exit_code"}. Then it reads lines "restart TASK", and
-answers each by {"back": whether that worker serves again}.
+The lease prints one JSON object on a line: {"workers"}, or {"error", "exit_code"}. Then it reads lines "restart TASK",
+and answers each with {"back": whether that worker serves again}.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class RayGroups:
     """Placement groups of Ray, each bundle on a node of its own."""
 
     def make(self, bundles: Sequence[Mapping[str, float]]) -> PlacementGroup:
-        """As `PlacementGroups`."""
+        """See `PlacementGroups.make`."""
         from ray.util import placement_group
 
         group: PlacementGroup = placement_group([dict(bundle) for bundle in bundles], strategy="STRICT_SPREAD")
         return group
 
     def nodes_of(self, group: PlacementGroup) -> list[str]:
-        """As `PlacementGroups`."""
+        """See `PlacementGroups.nodes_of`."""
         from ray.util import placement_group_table
 
         by_bundle = placement_group_table(group)["bundles_to_node_id"]
         return [by_bundle[bundle] for bundle in sorted(by_bundle)]
 
     def remove(self, group: PlacementGroup) -> None:
-        """As `PlacementGroups`."""
+        """See `PlacementGroups.remove`."""
         from ray.util import remove_placement_group
 
         remove_placement_group(group)
@@ -58,11 +58,11 @@ class RayGroups:
 
 @dataclass(frozen=True)
 class Lease:
-    """The workers of reserved nodes, in their order. ray: the module."""
+    """The workers of reserved nodes, in task order. ray: the module."""
 
     ray: Any
     actors: tuple[Any, ...]
-    said: tuple[Mapping[str, Any], ...]  # by each worker when it was ready
+    said: tuple[Mapping[str, Any], ...]  # what each worker reported when it was ready
 
     @classmethod
     def taken(cls, spec: RaySpec, stack: ExitStack) -> Lease:
@@ -73,7 +73,7 @@ class Lease:
         nodes, groups = nodes_of(ray.nodes()), RayGroups()
         group, mine = reserve(spec, nodes, groups, where)
         stack.callback(groups.remove, group)
-        # Ray numbers nodes of one size as it likes, and a search that goes on later has to find them as they were.
+        # Ray numbers nodes of one size arbitrarily, and a resumed search must find them in the same order.
         numbered = sorted(enumerate(mine), key=lambda entry: (*(-size for size in entry[1].size), entry[1].ip))
         actors = tuple(_actor(ray, group, bundle, node, nodes) for bundle, node in numbered)
         for actor in actors:
@@ -88,7 +88,7 @@ class Lease:
         return cls(ray, actors, tuple(said))
 
     def restart(self, task: int) -> bool:
-        """Start a worker anew at its port unless it serves; False where it or its node does not come back."""
+        """Restart a worker at its port unless it serves; False if it or its node does not come back."""
         actor, port = self.actors[task], int(self.said[task]["address"].rpartition(":")[2])
         try:
             if self.ray.get(actor.serves.remote(), timeout=END_S):
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("spec", help="ray:N or ray:N@ADDRESS")
     spec = parser.parse_args().spec
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever Ray prints
+    os.dup2(2, 1)  # whatever Ray prints goes to stderr
     is_ready = threading.Event()
     requests = _requests(is_ready)
     with ExitStack() as stack:
@@ -113,7 +113,7 @@ def main() -> None:
         except PlacerError as error:
             print(json.dumps({"error": one_line(str(error)), "exit_code": error.exit_code}), file=out)
             return
-        except Exception as error:  # Ray's own; nobody sees a traceback from here
+        except Exception as error:  # an error of Ray; a traceback from this process would not be seen
             why = one_line(f"{spec}: Ray does not provide the nodes: {type(error).__name__}: {_reason(error)}")
             print(json.dumps({"error": why, "exit_code": PlacerError.exit_code}), file=out)
             return
@@ -124,8 +124,9 @@ def main() -> None:
 
 
 def _requests(is_ready: threading.Event) -> queue.SimpleQueue[str | None]:
-    """The lines of stdin, and None at its end, or when the process that asked is gone: one that it forked may hold its
-    end of the pipe. Where that comes before the lease is ready, this process ends at once; Ray ends what was begun.
+    """A queue of the lines of stdin, then None when stdin or the parent process ends; a process that the parent forked
+    may keep the pipe open. If the end comes before the lease is ready, this process ends at once, and Ray ends what was
+    begun.
     """
     requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
@@ -153,14 +154,14 @@ def _actor(ray: Any, group: PlacementGroup, bundle: int, node: Node, nodes: Sequ
 
 
 def _end(ray: Any, actor: Any) -> None:
-    with suppress(Exception):  # a node that is gone has ended it
+    with suppress(Exception):  # the worker has ended with its node
         ray.get(actor.end.remote(), timeout=END_S)
     with suppress(Exception):
         ray.kill(actor)
 
 
 def _reason(error: Exception) -> str:
-    """The last line that Ray, or what ran there, says of it."""
+    """The last line of an error of Ray, or of what ran on a node, with advice if a module is missing there."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[-1] if lines else type(error).__name__
     if "No module named" in str(error):

@@ -18,20 +18,22 @@ NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
 class NodeWorker:
-    """The worker of a node. It ends when its stdin closes: with `end`, with the actor, with the node."""
+    """The worker of a node. It ends with `end`, and when its stdin closes, because the actor or the node has ended."""
 
     def __init__(self, host: str, first_core: int, cores: int, gpus: int) -> None:
-        """host: the node's address. first_core, cores: its share of the cores that it may use. gpus: how many."""
+        """host: the node's address. first_core, cores: index of the first core, and the number of cores, of the node's
+        share of those that this process may use. gpus: how many GPUs the node has.
+        """
         self.host, self.gpus = host, gpus
         self.cores = share(sorted(os.sched_getaffinity(0)), first_core, cores)
         self._process: subprocess.Popen[str] | None = None
         self._address = ""
-        # Ray looks, too, but takes a raylet that was killed for alive until whoever started it has waited for it.
+        # Ray watches its raylet, too, but takes a killed raylet for alive until the raylet's parent has waited for it.
         when_parent_ends(partial(os._exit, 1))
 
     def serve(self, port: int = 0) -> dict[str, Any]:
-        """Start the worker, anew if there is one, and return what it says: its address (host:port), its cores, its
-        TensorFlow. port: 0 for a free one. A worker that does not start says {"error": why}.
+        """Start the worker, or restart it, and return what it reports: its address (host:port), its cores, its
+        TensorFlow version; {"error": why} if it does not start. port: 0 for a free one.
         """
         self.end()
         listen = f"{self.host}:{port}"
@@ -55,11 +57,11 @@ class NodeWorker:
             return {"error": said.read().strip().removeprefix("placer: ") or f"no worker came up at {listen}."}
 
     def serves(self) -> bool:
-        """Whether the worker's process is there, and takes connections: one that dies is there for a while."""
+        """Whether the worker's process exists and accepts connections; a dying process exists for a while."""
         return self._process is not None and self._process.poll() is None and listens(self._address)
 
     def end(self) -> None:
-        """End the worker; harmless where there is none."""
+        """End the worker; harmless if there is none."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -67,13 +69,15 @@ class NodeWorker:
 
 
 def share(allowed: list[int], first: int, count: int) -> list[int]:
-    """The cores of a node; all that it may use where it was given more CPUs than its machine has cores."""
+    """The `count` cores of a node, from index `first` on; all `allowed` if Ray was given more CPUs than there are cores
+    on the machine.
+    """
     mine = allowed[first : first + count]
     return mine if len(mine) == count else allowed
 
 
 def _first_line(process: subprocess.Popen[str]) -> str:
-    """What it prints; nothing where it ends, or takes too long."""
+    """The first line that a process prints; "" if it ends, or takes longer than START_TIMEOUT_S."""
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)

@@ -1,4 +1,4 @@
-"""The nodes of a Ray cluster, and whole ones of them reserved: nobody else's work shares their CPUs and GPUs."""
+"""Finds the nodes of a Ray cluster and reserves whole nodes, so that no other work shares their CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placer.devices.ray.spec import RaySpec
 from placer.errors import BadInputError, PlacerError
 
 RESERVE_S = 20.0
-# Sizes of nodes that are asked for one after the other, and combinations of nodes among which they are looked for.
+# How many choices of node sizes are requested one after the other, and from how many combinations of nodes they come.
 MOST_CHOICES, MOST_LOOKED_AT = 8, 10_000
 
 
@@ -28,7 +28,7 @@ class Node:
 
     @property
     def size(self) -> tuple[int, int]:
-        """GPUs and CPUs: more of the first make a larger node."""
+        """(GPUs, CPUs), to compare nodes: more GPUs make a larger node."""
         return self.gpus, self.cpus
 
 
@@ -36,24 +36,24 @@ class PlacementGroup(Protocol):
     """A placement group: bundles of CPUs and GPUs, each reserved on a node of its own."""
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Whether all are reserved within that time."""
+        """Wait; return whether all bundles are reserved within that time."""
 
 
 class PlacementGroups(Protocol):
-    """What makes placement groups."""
+    """An object that makes placement groups."""
 
     def make(self, bundles: Sequence[Mapping[str, float]]) -> PlacementGroup:
-        """Ask for a group of these bundles on as many nodes."""
+        """Request a group of these bundles, each on a node of its own."""
 
     def nodes_of(self, group: PlacementGroup) -> Sequence[str]:
-        """The ids of the nodes of a group that is reserved, in the order of its bundles."""
+        """The ids of a reserved group's nodes, in the order of its bundles."""
 
     def remove(self, group: PlacementGroup) -> None:
-        """Give the group back, or ask no more for it."""
+        """Give the group back, or withdraw the request for it."""
 
 
 def nodes_of(facts: Iterable[Mapping[str, Any]]) -> tuple[Node, ...]:
-    """The nodes that are alive and may compute, of what `ray.nodes()` says."""
+    """The nodes that are alive and may compute. facts: what `ray.nodes()` returns."""
     found = []
     for fact in facts:
         has = fact.get("Resources", {})
@@ -77,10 +77,10 @@ def reserve(
     where: str,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[PlacementGroup, list[Node]]:
-    """A placement group of `spec.count` whole nodes, and these, in the order of its bundles.
+    """Reserve `spec.count` whole nodes; return their placement group and the nodes, in the order of its bundles.
 
-    where: the cluster's address. Raises BadInputError where it has fewer nodes, PlacerError where too few are free
-    within RESERVE_S.
+    where: the cluster's address. Raises BadInputError if the cluster has fewer nodes, PlacerError if too few are free
+    within RESERVE_S seconds.
     """
     if len(nodes) < spec.count:
         raise BadInputError(
@@ -103,7 +103,7 @@ def reserve(
 
 
 def sizes(nodes: Iterable[Node], count: int) -> list[tuple[tuple[int, int], ...]]:
-    """The sizes that `count` of the nodes may have, the largest first."""
+    """The choices of sizes that `count` of the nodes may have, the largest first; at most MOST_CHOICES."""
     ordered = sorted((node.size for node in nodes), reverse=True)
     return list(dict.fromkeys(islice(combinations(ordered, count), MOST_LOOKED_AT)))[:MOST_CHOICES]
 

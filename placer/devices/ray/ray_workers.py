@@ -1,4 +1,4 @@
-"""Workers that Ray starts for this process, one on each of N nodes, and ends again.
+"""Workers that Ray starts for this process, one on each of N nodes, and ends after use.
 
 Ray itself is used in another process, the `lease`.
 """
@@ -27,15 +27,15 @@ from placer.devices.workers.workers import START_TIMEOUT_S
 from placer.errors import BadInputError, PlacerError, listed
 
 LEASE_S = START_TIMEOUT_S + 120.0  # to load Ray, find the cluster, wait for free nodes, and start the workers
-END_S = 20.0  # to give all back
+END_S = 20.0  # to end the workers and give the nodes back
 _warned = False
 
 
 @dataclass
 class RayWorkers:
-    """Workers on nodes of a Ray cluster, host:port of each in task order.
+    """Workers on nodes of a Ray cluster. addresses: host:port of each, in task order.
 
-    They end with `close()`, with the interpreter, and when this process dies; each also with its node.
+    They end with `close()`, with the interpreter, and when this process dies; each worker also ends with its node.
     """
 
     addresses: tuple[str, ...]
@@ -43,8 +43,8 @@ class RayWorkers:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def bring_back(self, task: int) -> bool:
-        """Start worker number `task` anew where its process has ended; whether it serves now. A node that is gone does
-        not come back. May run in any thread.
+        """Restart worker number `task` if its process has ended; return whether it serves now. A lost node does not
+        come back. May run in any thread.
         """
         with self._lock:
             try:
@@ -57,7 +57,7 @@ class RayWorkers:
         return bool(said and json.loads(said)["back"])
 
     def restart_ended(self) -> None:
-        """Start the workers anew whose process has ended, where their nodes are still there."""
+        """Restart the workers whose process has ended, if their nodes still exist."""
         for task in range(len(self.addresses)):
             self.bring_back(task)
 
@@ -69,7 +69,7 @@ class RayWorkers:
 def start_ray_workers(spec: RaySpec) -> RayWorkers:
     """Have Ray start a worker on each of `spec.count` whole nodes, and wait until all serve.
 
-    Raises BadInputError where no Ray answers at the address or it has fewer nodes, PlacerError where too few are free
+    Raises BadInputError if no Ray answers at the address or it has fewer nodes, PlacerError if too few nodes are free
     or a worker does not start.
     """
     found = RaySpec(spec.count, spec.address or connected_address())
@@ -105,7 +105,7 @@ def _answer(lease: subprocess.Popen[str], spec: RaySpec) -> dict[str, Any]:
 
 
 def _line(lease: subprocess.Popen[str], limit_s: float) -> str | None:
-    """What it prints next; nothing where it ends, None where it takes longer."""
+    """The next line that the lease prints; "" if it ends, None if it takes longer than `limit_s` seconds."""
     assert lease.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(lease.stdout, selectors.EVENT_READ)
@@ -126,7 +126,7 @@ def _end(lease: subprocess.Popen[str]) -> None:
 
 
 def _warn(addresses: Sequence[str]) -> None:
-    """Say once in a process who may run code there."""
+    """Say, once per process, who may run code on the workers."""
     global _warned
     if not _warned:
         _warned = True

@@ -13,14 +13,14 @@ MOST_NODES = 10_000
 
 @dataclass(frozen=True)
 class RaySpec:
-    """A worker on each of `count` nodes of the cluster at `address`, which is as `connect` takes it."""
+    """A request for a worker on each of `count` nodes of the cluster at `address`, given as for `connect`."""
 
     count: int
     address: str | None = None
 
     @classmethod
     def parsed(cls, spec: str) -> RaySpec:
-        """Raises BadInputError for what is not ray:N or ray:N@ADDRESS."""
+        """Parse `spec`. Raises BadInputError unless it is ray:N or ray:N@ADDRESS."""
         count, at, address = spec.removeprefix(PREFIX).partition("@")
         if not (count.isascii() and count.isdecimal() and 0 < int(count[:9]) <= MOST_NODES):
             raise BadInputError(f"devices {short(spec)}: {short(count)} is no number of nodes; write ray:2.")
@@ -35,5 +35,5 @@ class RaySpec:
 
 
 def is_ray(spec: str | None) -> bool:
-    """Whether Ray provides these devices."""
+    """Whether `spec` asks Ray for devices."""
     return spec is not None and spec.startswith(PREFIX)

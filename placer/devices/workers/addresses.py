@@ -12,10 +12,10 @@ ANSWER_TIMEOUT_S = 0.2
 
 
 class Answer(Enum):
-    """What an address answers to one that connects."""
+    """The answer of an address to a connection attempt."""
 
     LISTENS = auto()
-    REFUSES = auto()  # the machine is there, and no worker listens
+    REFUSES = auto()  # the machine answers, but no worker listens
     SILENT = auto()  # the machine, the network or the name server does not answer, which may pass
 
 
@@ -28,8 +28,8 @@ def listens(address: str) -> bool:
 
 
 def answer(address: str) -> Answer:
-    """What host:port answers within ANSWER_TIMEOUT_S, once the host's name is found. A name is looked up again only
-    where nothing listens at the address that it had, because a name server that is away is no lost worker.
+    """The answer of host:port within ANSWER_TIMEOUT_S, not counting the time to look up the host's name. The name is
+    looked up again only if nothing listens at its last IP address: an unreachable name server is no lost worker.
     """
     host, _, port = address.rpartition(":")
     if host in _known and _answer(_known[host], port) is Answer.LISTENS:
@@ -49,7 +49,7 @@ def _answer(host: str, port: str) -> Answer:
 
 
 def check_answers(address: str) -> None:
-    """Raise PlacerError where no worker answers; TensorFlow would wait for minutes."""
+    """Raises PlacerError if no worker answers within CONNECT_TIMEOUT_S; TensorFlow would wait for minutes."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S):

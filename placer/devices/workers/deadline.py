@@ -1,7 +1,7 @@
-"""Deadlines of remote calls: a call to a worker that does not come back ends, and what was lost is reported.
+"""Deadlines of remote calls: a call that does not return in time is ended, and the lost devices are reported.
 
-TensorFlow waits for ever for a worker that is frozen, and no call of it can be interrupted. What ends such a call is
-the end of the worker's process, which gRPC notices (docs/decisions/014-deadlines.md).
+TensorFlow waits forever for a frozen worker, and its calls cannot be interrupted. Only the end of the worker's process,
+which gRPC notices, ends such a call (docs/decisions/014-deadlines.md).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from placer.devices.workers.workers import Workers
 from placer.errors import PlacerError, listed, one_line
 
 # A call may take TIMES as long as the longest of its kind so far (in a training, the second longest: `worker_watch`),
-# and at least LEAST_S; one that compiles, moves variables or is made of many calls, at least FIRST_S.
-TIMES, LEAST_S, FIRST_S = 20.0, 60.0, 300.0  # PLACER_DEADLINE_S takes the place of the latter two
+# and at least LEAST_S; or at least FIRST_S, if it compiles, moves variables or consists of many calls.
+TIMES, LEAST_S, FIRST_S = 20.0, 60.0, 300.0  # PLACER_DEADLINE_S replaces LEAST_S and FIRST_S
 TEXT_BYTES = guard.SHARED_BYTES - guard.TEXT_AT
 NOTICE_S = 2.0  # how long a process that has just failed may take to end
 POLL_S = 0.05
 NEXT = "what was measured before is in the store, if you gave one; check that machine, and run the command again."
-EXIT_CODES = {guard.INTERRUPTED: 130, guard.TERMINATED: 143}  # as of a process that the signal ends; else 1
+EXIT_CODES = {guard.INTERRUPTED: 130, guard.TERMINATED: 143}  # as if the signal ended the process; else 1
 LOST_ERRORS = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -42,7 +42,7 @@ LOST_ERRORS = (
     tf.errors.InternalError,
     tf.errors.UnknownError,
     tf.errors.DeadlineExceededError,
-)  # what a call may raise where a worker is gone; whether one is gone is asked besides
+)  # what a call may raise if a worker is lost; whether a worker is lost is checked separately
 
 
 class DeviceLostError(PlacerError):
@@ -50,15 +50,15 @@ class DeviceLostError(PlacerError):
 
 
 class Deadlines:
-    """Deadlines of this process's calls to the devices `names`, whose processes are `workers`, or elsewhere if None."""
+    """Deadlines of this process's calls to the devices `names`. workers: their processes; None if run elsewhere."""
 
     def __init__(self, names: Sequence[str], workers: Workers | None, lost: Callable[[], Sequence[str]]) -> None:
-        """lost: the devices that do not answer. Raises BadInputError for a PLACER_DEADLINE_S that is no number."""
+        """lost: returns the devices that do not answer. Raises BadInputError if PLACER_DEADLINE_S is no number."""
         self.names, self.workers, self.lost = tuple(names), workers, lost
         self.setting_s = setting()
         self.longest_s: dict[str, float] = {}
         self.what = ""
-        self._texts: dict[str, bytes] = {}  # what the guard would print
+        self._texts: dict[str, bytes] = {}  # the line that the guard would print, by `what`
         self._shared_fd = os.memfd_create("placer_deadline")
         os.ftruncate(self._shared_fd, guard.SHARED_BYTES)
         self._shared = mmap.mmap(self._shared_fd, guard.SHARED_BYTES)
@@ -83,7 +83,7 @@ class Deadlines:
             os.set_blocking(self._signals, False)
             self._before = signal.set_wakeup_fd(self._signals, warn_on_full_buffer=False)
             self._hangup = signal.getsignal(signal.SIGHUP)
-            # Local workers can be ended, so that Python gets its turn and the program's own handler runs.
+            # Local workers can be ended: then Python gets its turn, and the program's own handler runs.
             self._hangs_up = self._hangup is signal.SIG_DFL or (self.workers is None and callable(self._hangup))
             if self._hangs_up:
                 _exit_at_hangup()
@@ -104,7 +104,7 @@ class Deadlines:
 
     @contextmanager
     def call(self, what: str, first: bool, loose: bool = False) -> Iterator[None]:
-        """As `waiting`."""
+        """See `waiting`."""
         (outer_s, outer_limit_s, _, outer_loose), outer_what = guard.CALL.unpack_from(self._shared, 0), self.what
         begin_s = time.monotonic()
         least_s = self.setting_s or (FIRST_S if first else LEAST_S)
@@ -120,7 +120,7 @@ class Deadlines:
                 raise DeviceLostError(self._said(lost, what, limit_s)) from error
             raise
         except RuntimeError as error:
-            if "KeyboardInterrupt" in str(error):  # Ctrl-C came while TensorFlow was making an error of its own
+            if "KeyboardInterrupt" in str(error):  # Ctrl-C came while TensorFlow was making another error
                 raise KeyboardInterrupt from None
             raise
         finally:
@@ -135,7 +135,7 @@ class Deadlines:
         guard.CALL.pack_into(self._shared, 0, begin_s, limit_s, _is_patient(), loose)
 
     def _lost_by(self, error: BaseException) -> tuple[str, ...]:
-        """The devices that are lost; waits a moment for a process that is about to end."""
+        """The devices that are lost; waits up to NOTICE_S for a process that is about to end."""
         deadline = time.monotonic() + NOTICE_S
         while True:
             if self._reason():
@@ -143,16 +143,16 @@ class Deadlines:
             lost = tuple(self.lost())
             if lost or time.monotonic() > deadline:
                 return lost
-            if "context_id" in str(error):  # a worker was started again meanwhile
+            if "context_id" in str(error):  # a worker was restarted meanwhile
                 return self.names
             time.sleep(POLL_S)
 
     def _reason(self) -> int:
-        """Why the guard ended the workers; 0 where it did not."""
+        """Why the guard ended the workers; 0 if it did not."""
         return int(guard.VERDICT.unpack_from(self._shared, guard.VERDICT_AT)[0])
 
     def _at_fault(self) -> tuple[str, ...]:
-        """The devices whose processes the guard found stopped or gone; all where it found none."""
+        """The devices whose processes the guard found stopped or ended; all devices if it found none."""
         _, at_fault = guard.VERDICT.unpack_from(self._shared, guard.VERDICT_AT)
         return tuple(name for i, name in enumerate(self.names[:64]) if at_fault >> i & 1) or self.names
 
@@ -165,13 +165,13 @@ class Deadlines:
         return f"{listed(lost)} {how} while {what}{self._killed(lost)}; {NEXT}"
 
     def _killed(self, lost: Collection[str]) -> str:
-        """That SIGKILL ended one of the workers that were started here, where it was not the guard's."""
+        """A note that SIGKILL ended a lost worker that was started here; "" if not, or if the guard sent it."""
         processes = [] if self.workers is None or self._reason() else self.workers.processes
         codes = (process.poll() for name, process in zip(self.names, processes, strict=False) if name in lost)
         return " (ended by SIGKILL, as by the kernel where memory runs out)" if -signal.SIGKILL in codes else ""
 
     def _wait_for_the_end(self, told: int) -> None:
-        """In a thread: where the guard could not end a call, write what there is, and end this process."""
+        """Run in a thread: if the guard cannot end a call, call the writers of `at_the_end`, and end this process."""
         said = os.read(told, 1)
         os.close(told)
         if said != guard.GIVE_UP:
@@ -188,28 +188,28 @@ class Deadlines:
 
 
 class Keeper(Protocol):
-    """Who keeps the deadlines of remote calls."""
+    """An object that keeps the deadlines of remote calls."""
 
     def call(self, what: str, first: bool, loose: bool = False) -> AbstractContextManager[None]:
-        """As `waiting`."""
+        """See `waiting`."""
 
     def close(self) -> None:
-        """Keep none any more."""
+        """Stop keeping deadlines."""
 
 
-_open: Keeper | None = None  # TensorFlow joins one set of workers in a process
+_open: Keeper | None = None  # a single one, because TensorFlow joins one set of workers in a process
 _last_words: list[Callable[[str], object]] = []
 
 
 class waiting(ContextDecorator):  # noqa: N801, reads as a statement, and is no generator because every step enters it
-    """A block of remote calls that has a deadline, or a function that is one. Does nothing where none are kept.
+    """A block of remote calls with a deadline; as a decorator, a function with one. Without a keeper, does nothing.
 
-    Raises DeviceLostError where a worker is lost or does not answer in time.
+    Raises DeviceLostError if a worker is lost or does not answer in time.
     """
 
     def __init__(self, what: str, *, first: bool = False, loose: bool = False) -> None:
-        """what: follows "while" in the error. first: whether it compiles, moves variables or is many calls. loose:
-        whether it is much else besides, so that only time counts in which no process computes.
+        """what: follows "while" in the error. first: whether the block compiles, moves variables or consists of many
+        calls. loose: whether the block does much else, so that only time in which no process computes counts.
         """
         self._asked = what, first, loose
         self._call: AbstractContextManager[None] | None = None
@@ -231,8 +231,8 @@ class waiting(ContextDecorator):  # noqa: N801, reads as a statement, and is no 
 
 @contextmanager
 def at_the_end(write: Callable[[str], object]) -> Iterator[None]:
-    """Within the block, `write` is called before this process is ended because a call does not end, in another thread
-    and with what will be printed.
+    """Within the block, if this process has to be ended because a call does not end, `write` is called before, in
+    another thread and with the sentence that will be printed.
     """
     _last_words.append(write)
     try:
@@ -257,7 +257,7 @@ def kept_by(keeper: Keeper) -> None:
 
 
 def drop_deadlines() -> None:
-    """Keep no deadlines any more."""
+    """Stop keeping deadlines."""
     global _open
     if _open is not None:
         _open.close()
@@ -265,13 +265,15 @@ def drop_deadlines() -> None:
 
 
 def _is_patient() -> bool:
-    """Whether Ctrl-C, pressed now, asks to finish what is under way. A handler may say so by its attribute `asks`."""
+    """Whether Ctrl-C, if pressed now, asks to finish the current work. A handler may tell by its attribute `asks`; else
+    every handler other than Python's own counts as asking.
+    """
     handler = signal.getsignal(signal.SIGINT)
     return bool(getattr(handler, "asks", handler is not signal.default_int_handler))
 
 
 def _exit_at_hangup() -> None:
-    """Have SIGHUP, which is 1, call C's _exit with its number: Python's handlers wait for the interpreter's lock."""
+    """Make SIGHUP call C's _exit with its number, 1, because Python's handlers wait for the interpreter's lock."""
     libc = ctypes.CDLL(None)
     libc.signal.argtypes, libc.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
     libc.signal(int(signal.SIGHUP), ctypes.cast(libc._exit, ctypes.c_void_p))

@@ -1,10 +1,10 @@
-"""Whether a worker keeps the memory that it frees, or gives it back to the kernel: this process says which.
+"""The coordinating process tells workers whether to keep the memory that they free, or to give it back to the kernel.
 
-Workers keep it, because steps are faster so (`KEEP_MEMORY` in `workers`). While a worker is left, and frees all that
-was made there, it gives it back: otherwise it would lie in parts of the heap (arenas) of threads that are gone.
+Workers keep it, because this makes steps faster (`KEEP_MEMORY` in `workers`). When a worker is left, it frees all that
+was made there, and gives that memory back: otherwise it would stay in heap arenas of threads that have ended.
 
-TensorFlow has no op for that, but has one that writes a file: a worker holds a pipe open under a fixed number, and
-obeys each byte that is written there.
+TensorFlow has no op for this, but it has an op that writes a file. So a worker holds a pipe open under a fixed file
+number, and obeys each byte that is written there.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 WORDS_FD = 198
 WORDS_PATH = f"/proc/self/fd/{WORDS_FD}"
 KEEP, GIVE_BACK = "k", "g"
-M_TRIM_THRESHOLD = -1  # of mallopt: bytes that lie free at the end of an arena before they are given back
+M_TRIM_THRESHOLD = -1  # of mallopt: bytes that may lie free at the end of an arena before they are given back
 USUAL_BYTES, NEVER, MOST_BYTES = 128 << 10, -1, (1 << 31) - 1
 SETTING = "MALLOC_TRIM_THRESHOLD_"
 
 
 def heed() -> None:
     """Obey the commands KEEP and GIVE_BACK written to the pipe, from now on. Call it once, before the server starts.
-    Has no effect on a C library other than glibc, or where a process may not have so many files open.
+    Has no effect with a C library other than glibc, or if the process may not use a file number as high as WORDS_FD.
     """
     read, write = os.pipe()
     try:
@@ -46,11 +46,11 @@ def _heed(words: int, library: Any) -> None:
         if word == GIVE_BACK.encode():
             library.mallopt(M_TRIM_THRESHOLD, USUAL_BYTES)
         else:
-            library.malloc_trim(0)  # what lies free between what is in use
+            library.malloc_trim(0)  # gives back free memory between blocks in use
             library.mallopt(M_TRIM_THRESHOLD, _kept_bytes())
 
 
 def _kept_bytes() -> int:
-    """What this process was started with."""
+    """The threshold with which this process was started; NEVER if mallopt could not take it."""
     text = os.environ.get(SETTING, "")
     return int(text) if text.isdecimal() and int(text) <= MOST_BYTES else NEVER

@@ -1,9 +1,9 @@
-"""A process beside the coordinating one that ends local workers where a remote call does not end.
+"""A process beside the coordinating process that ends local workers if a remote call does not end.
 
-Run as a file, with the standard library alone: it starts in 20 ms. It is a process, not a thread, because TensorFlow
-holds the interpreter's lock while it leaves a cluster, and because Python handles Ctrl-C only between two calls
-(docs/decisions/014-deadlines.md). `Guard` is of `deadline`, for a search, which ends without its workers; `WorkerGuard`
-of `worker_watch`, for a training, which goes on without them.
+Run as a file, with the standard library only, so that it starts in 20 ms. It is a process, not a thread, because
+TensorFlow holds the interpreter's lock while it leaves a cluster, and because Python handles Ctrl-C only between two
+calls (docs/decisions/014-deadlines.md). `Guard` serves `deadline`, for a search, which ends without its workers.
+`WorkerGuard` serves `worker_watch`, for a training, which goes on without them.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# What both processes share: when the call that is waited for began (0 = none), the seconds it may take, whether a first
-# Ctrl-C leaves it time, whether only idle time counts; then what this process did about it: one of the codes below,
-# and a bit per worker at fault.
+# Memory that both processes share: when the call that is waited for began (0 = none), the seconds it may take, whether
+# a first Ctrl-C leaves it time, whether only idle time counts; then this process's verdict: one of the codes below, and
+# a bit per worker at fault.
 CALL = struct.Struct("=dd??")
 VERDICT_AT, VERDICT = 32, struct.Struct("=iQ")
-TEXT_AT, SHARED_BYTES = 64, 1024  # the line to print where nothing else helps, zero-padded
+TEXT_AT, SHARED_BYTES = 64, 1024  # the line to print if nothing else helps, zero-padded
 OVERDUE, GONE, INTERRUPTED, TERMINATED = 1, 2, 3, 4
 GIVE_UP = b"g"
 
-# What a training shares: the seconds a worker may be stopped; then the process of each worker (0 = none); then of each
-# thread when the call began that it waits for (0 = none), and the seconds it may take.
+# Memory that a training shares: the seconds a worker may be stopped; then the process id of each worker (0 = none);
+# then for each waiting thread when its call began (0 = none), and the seconds that call may take.
 STOPPED, PID, WAIT = struct.Struct("=d"), struct.Struct("=q"), struct.Struct("=dd")
 PIDS_AT, MOST_PIDS, WAITS_AT, MOST_WAITS = 8, 64, 1024, 64
 WATCHED_BYTES = WAITS_AT + MOST_WAITS * WAIT.size
 
 POLL_S = 0.5
-GONE_S = 10.0  # a call that still waits so long after a worker ended waits for that worker
+GONE_S = 10.0  # a call that still waits this long after a worker ended is taken to wait for that worker
 TERMINATING = (signal.SIGTERM, signal.SIGHUP)
-INTERRUPT_S = 3.0  # a call may take so long after Ctrl-C or these
-KILLED_S = 10.0  # and so long after all local workers were ended
-LAST_WORDS_S = 30.0  # and the coordinating process so long to write what it has
+INTERRUPT_S = 3.0  # how long a call may still take after Ctrl-C or these signals
+KILLED_S = 10.0  # how long a call may still take after all local workers were ended
+LAST_WORDS_S = 30.0  # how long the coordinating process may then take to write what it has
 IDLE_S, IDLE_SHARE = 10.0, 0.1  # an overdue call whose processes compute more than this share of a core is left alone
 MOST = 10.0  # up to this many times its deadline
 
 
 @dataclass(frozen=True)
 class Process:
-    """What /proc says of one process."""
+    """The facts about one process in /proc."""
 
     state: str  # R, S, D: it runs or may run; T, t: it is stopped
     began: int  # clock ticks after boot, which tells it from a later process with the same id
@@ -55,7 +55,7 @@ class Process:
 
 
 def look(pid: int) -> Process | None:
-    """None where the process has ended."""
+    """Read the facts about a process; None if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
     except OSError:
@@ -67,45 +67,45 @@ def look(pid: int) -> Process | None:
 
 @dataclass
 class Call:
-    """A remote call that is being waited for; times in seconds that the coordinating process was not suspended."""
+    """A remote call that is being waited for; times in seconds, without those of the coordinating process's stops."""
 
     begun: float
     limit_s: float
     patient: bool
-    loose: bool  # whether it is anything done with open devices, so that it may well compute for hours
+    loose: bool  # whether it covers anything done with open devices, so that it may well compute for hours
     elapsed_s: float = 0.0
-    idle_s: float = 0.0  # for how long now all processes have computed next to nothing
-    gone_s: float | None = None  # when a worker was first seen to be gone
+    idle_s: float = 0.0  # how long all processes have computed next to nothing until now
+    gone_s: float | None = None  # when a worker was first seen to have ended
     interrupted_s: float = 0.0
     killed_s: float | None = None
     gave_up_s: float | None = None
-    cpu: deque[tuple[float, float]] = field(default_factory=deque)  # (elapsed, CPU seconds of all)
+    cpu: deque[tuple[float, float]] = field(default_factory=deque)  # (elapsed, CPU seconds of all processes)
 
 
 class Guard:
     """Watches one coordinating process and its local workers."""
 
     def __init__(self, shared: mmap.mmap, parent: int, workers: list[int], tell: int) -> None:
-        """shared: see CALL. tell: the pipe on which the coordinating process is told to give up."""
+        """shared: see CALL. tell: the pipe through which the coordinating process is told to give up."""
         self.shared, self.parent, self.workers, self.tell = shared, parent, workers, tell
         self.born = {pid: found.began for pid in workers if (found := look(pid))}
         self.call = Call(0.0, 0.0, False, False)
         self.has_killed = False
-        self.presses, self.is_ending = 0, False  # of Ctrl-C; whether by them all is to end at once
-        self.is_terminated = False  # whether by another signal than Ctrl-C
+        self.presses, self.is_ending = 0, False  # of Ctrl-C; whether they ask to end everything at once
+        self.is_terminated = False  # whether a signal other than Ctrl-C asks to end
 
     def poll(self, passed_s: float, interrupts: int, terminations: int = 0) -> None:
-        """Look once; passed_s: since the last look. interrupts: how often Ctrl-C was pressed meanwhile. terminations:
-        how many other signals came that end a program.
+        """Check once. passed_s: seconds since the last check. interrupts: how often Ctrl-C was pressed meanwhile.
+        terminations: how many other signals that end a program came meanwhile.
         """
         self.is_terminated = self.is_terminated or terminations > 0
         parent, processes = look(self.parent), [self._look(pid) for pid in self.workers]
         begun, limit_s, patient, loose = CALL.unpack_from(self.shared, 0)
-        was_patient = self.call.patient  # a press that was heard ends the patience, maybe before it is seen here
+        was_patient = self.call.patient  # handling a press ends the patience, maybe before it is seen here
         if begun != self.call.begun:
             self.call = Call(begun, limit_s, patient, loose, killed_s=0.0 if self.has_killed else None)
         self.call.limit_s, self.call.patient = limit_s, patient
-        if interrupts or terminations:  # between two calls, too: the next one may wait for a frozen worker
+        if interrupts or terminations:  # also between two calls: the next one may wait for a frozen worker
             self.presses += interrupts
             self.is_ending = self.presses > (1 if patient or was_patient else 0)
         if not begun or parent is None or parent.state in "Tt":
@@ -127,7 +127,7 @@ class Guard:
             self._end()
 
     def kill_all(self) -> None:
-        """End all local workers, stopped ones too."""
+        """End all local workers, including stopped ones."""
         for pid in self.workers:
             if self._look(pid):
                 with contextlib.suppress(OSError):
@@ -138,7 +138,7 @@ class Guard:
         return found if found and found.began == self.born.get(pid) else None
 
     def _reason(self, processes: list[Process | None]) -> int:
-        """Why the call should end now; 0 where it should not."""
+        """Why the call should end now; 0 if it should not."""
         call, stopped = self.call, any(p and p.state in "Tt" for p in processes)
         if None in processes:
             call.gone_s = call.elapsed_s if call.gone_s is None else call.gone_s
@@ -153,12 +153,12 @@ class Guard:
         return 0
 
     def _lasts_s(self, since_s: float) -> float:
-        """How long the call has been waited for since then; of a loose one, the idle time at its end."""
+        """Seconds since `since_s` that count for this call. For a loose call only the idle time at the end counts."""
         lasts_s = self.call.elapsed_s - since_s
         return min(lasts_s, self.call.idle_s) if self.call.loose else lasts_s
 
     def _is_idle(self, window_s: float) -> bool:
-        """Whether the processes have computed next to nothing lately: they wait, and are not merely slow."""
+        """Whether the processes have computed next to nothing for `window_s` seconds: they wait, and are not slow."""
         samples = self.call.cpu
         while len(samples) > 2 and samples[1][0] <= self.call.elapsed_s - max(IDLE_S, window_s):
             samples.popleft()
@@ -167,18 +167,18 @@ class Guard:
         return now_s > since_s and after_s - before_s < IDLE_SHARE * (now_s - since_s)
 
     def _kill(self, reason: int, processes: list[Process | None]) -> None:
-        """End all local workers, because one alone may leave the others waiting for it; say who was at fault."""
+        """End all local workers, because the others may wait for one that ends; record which were at fault."""
         self.has_killed, self.call.killed_s = True, self.call.elapsed_s
         at_fault = sum(1 << i for i, p in enumerate(processes[:64]) if p is None or p.state in "Tt")
         VERDICT.pack_into(self.shared, VERDICT_AT, reason, at_fault)
         self.kill_all()
 
     def _end(self) -> None:
-        """The coordinating process can do nothing any more, so end it, with its line."""
+        """Print the coordinating process's line and end that process, which can do nothing any more."""
         text = self.shared[TEXT_AT:SHARED_BYTES].rstrip(b"\0")
         with contextlib.suppress(OSError):
             os.write(2, (b"\x1b[?25h" if os.isatty(2) else b"") + text + b"\n")
-        for end in (signal.SIGHUP, signal.SIGKILL):  # the first ends it with exit code 1, unless it is ignored
+        for end in (signal.SIGHUP, signal.SIGKILL):  # SIGHUP ends it with exit code 1, unless it is ignored
             with contextlib.suppress(OSError):
                 os.kill(self.parent, end)
             time.sleep(POLL_S)
@@ -190,8 +190,8 @@ class Waiting:
 
     begun: float
     elapsed_s: float = 0.0
-    gone_s: float = 0.0  # how much of that after a worker had gone
-    is_over: bool = False  # whether everything was done about it that can be
+    gone_s: float = 0.0  # how long a worker has been missing until now
+    is_over: bool = False  # whether all that can be done about it was done
 
 
 class WorkerGuard:
@@ -201,13 +201,13 @@ class WorkerGuard:
         """shared: see STOPPED."""
         self.shared, self.parent = shared, parent
         self.born: dict[int, int] = {}
-        self.stopped_s: dict[int, float] = {}  # for how long a worker has been stopped
+        self.stopped_s: dict[int, float] = {}  # process id -> how long the worker has been stopped
         self.waits: dict[int, Waiting] = {}
-        self.idle_s = self.workers_idle_s = 0.0  # for how long all processes, the workers, computed next to nothing
+        self.idle_s = self.workers_idle_s = 0.0  # how long all processes, or the workers, have been idle until now
         self._cpu_s: dict[int, float] = {}
 
     def poll(self, passed_s: float) -> None:
-        """Look once; passed_s: since the last look. Does nothing while the coordinating process is stopped."""
+        """Check once, unless the coordinating process is stopped. passed_s: seconds since the last check."""
         parent = look(self.parent)
         if parent is None or parent.state in "Tt":
             return
@@ -218,7 +218,7 @@ class WorkerGuard:
         self._end_waits(workers, passed_s)
 
     def kill_all(self) -> None:
-        """End all local workers, stopped ones too."""
+        """End all local workers, including stopped ones."""
         for pid in self.born:
             self._kill(pid)
 
@@ -232,7 +232,7 @@ class WorkerGuard:
                 os.kill(pid, signal.SIGKILL)
 
     def _end_stopped(self, pids: list[int], workers: dict[int, Process | None], passed_s: float) -> None:
-        """End those that are stopped for too long, whoever waits for them. One in a debugger (t) is left alone."""
+        """End workers that are stopped for too long, even if no call waits for them. Those in a debugger (t) stay."""
         (limit_s,) = STOPPED.unpack_from(self.shared, 0)
         for pid, found in workers.items():
             stopped_s = self.stopped_s.get(pid, 0.0) + passed_s if found and found.state == "T" else 0.0
@@ -242,12 +242,12 @@ class WorkerGuard:
                 say(f"worker:{pids.index(pid)} was stopped for {limit_s:.0f} s, so it was ended; it is started again.")
 
     def _end_waits(self, workers: dict[int, Process | None], passed_s: float) -> None:
-        """End all workers where a call waits for too long and nobody computes: which one it waits for is not known."""
+        """End all workers if a call waits for too long and no process computes; which one it waits for is unknown."""
         for slot in range(MOST_WAITS):
             begun, limit_s = WAIT.unpack_from(self.shared, WAITS_AT + slot * WAIT.size)
             wait = self.waits.get(slot)
             if wait is None or wait.begun != begun:
-                self.waits[slot] = Waiting(begun)  # it began between two looks, so its time counts from the next one on
+                self.waits[slot] = Waiting(begun)  # it began between two checks; its time counts from now on
             elif begun and not wait.is_over:
                 wait.elapsed_s += passed_s
                 wait.gone_s = wait.gone_s + passed_s if None in workers.values() else 0.0
@@ -287,7 +287,7 @@ class WorkerGuard:
 
 
 def _wants_core(pid: int) -> bool:
-    """Whether a thread of a process waits for its turn on a core, or for the disk: the machine may be busy."""
+    """Whether a thread of a process runs, or waits for a core or for the disk: then the machine may just be busy."""
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         with contextlib.suppress(OSError):
             if stat.read_text("ascii", "replace").rpartition(")")[2].split()[0] in "RD":
@@ -296,13 +296,13 @@ def _wants_core(pid: int) -> bool:
 
 
 def say(sentence: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     with contextlib.suppress(OSError):
         os.write(2, f"placer: {sentence}\n".encode())
 
 
 def watch(shared: int, parent: int) -> None:
-    """Watch the workers of a training until stdin is closed, or the parent has ended."""
+    """Watch the workers of a training until stdin is closed or the parent has ended; then end them."""
     watched = WorkerGuard(mmap.mmap(shared, WATCHED_BYTES), parent)
     before = time.monotonic()
     while not select.select([0], [], [], POLL_S)[0] and look(parent):
@@ -313,7 +313,7 @@ def watch(shared: int, parent: int) -> None:
 
 
 def main(shared: int, tell: int, parent: int, *workers: int) -> None:
-    """Watch until stdin, on which the coordinating process's signals arrive, is closed."""
+    """Watch until stdin, on which the coordinating process's signals arrive, is closed; then end the workers."""
     guard = Guard(mmap.mmap(shared, SHARED_BYTES), parent, list(workers), tell)
     before = time.monotonic()
     while True:
@@ -323,7 +323,7 @@ def main(shared: int, tell: int, parent: int, *workers: int) -> None:
             guard.kill_all()
             return
         now = time.monotonic()
-        passed_s = min(now - before, 2 * POLL_S)  # no more where this machine slept
+        passed_s = min(now - before, 2 * POLL_S)  # capped, because this machine may have slept
         guard.poll(passed_s, said.count(signal.SIGINT), sum(map(said.count, TERMINATING)))
         before = now
 

@@ -1,7 +1,7 @@
-"""What workers keep of placed steps that were closed.
+"""Counts what workers keep of placed steps that were closed.
 
-TensorFlow 2.21 can remove the function of a step, but not the parts of it that the workers were sent, nor their
-kernels: a worker frees these when it is left (docs/decisions/036-workers-keep-what-was-built.md).
+TensorFlow 2.21 can remove the function of a step, but neither the parts of it that workers were sent nor their kernels:
+a worker frees these only when it is left (docs/decisions/036-workers-keep-what-was-built.md).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ _times_freed = 0
 
 
 def times_freed() -> int:
-    """How often workers were left or joined anew."""
+    """How often workers were left or joined again."""
     return _times_freed
 
 
 def add(ops: int, made_at: int) -> None:
-    """Note that a step of so many ops was closed. made_at: `times_freed` when it was made; workers keep nothing of one
-    that was made before they were joined.
+    """Note that a step of `ops` ops was closed. made_at: `times_freed` when the step was made; workers keep nothing of
+    a step that was made before they were last joined.
     """
     global _ops
     if made_at == _times_freed:
@@ -26,12 +26,12 @@ def add(ops: int, made_at: int) -> None:
 
 
 def forget() -> None:
-    """Note that the workers were left, or joined anew."""
+    """Note that the workers were left or joined again."""
     global _ops, _times_freed
     _ops = 0
     _times_freed += 1
 
 
 def are_many() -> bool:
-    """Whether it is time to join the workers anew."""
+    """Whether it is time to join the workers again, so that they free what they keep."""
     return _ops > MOST_OPS

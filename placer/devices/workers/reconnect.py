@@ -15,13 +15,14 @@ Attempt = Callable[[], bool]
 
 
 class Reconnection:
-    """Waits for lost devices in background threads; none of its methods blocks.
+    """Waits for lost devices in background threads; its methods never block.
 
-    attempts: device name -> function that tries to bring it back: True = it is back, False = try again `POLL_S` after
-    the last try began, PlacerError or OSError = it failed, as where a worker is killed once more while it starts: try
-    again later, and give it up after MOST_FAILURES. clock: seconds.
+    attempts: device name -> function that tries to bring the device back. If it returns True, the device is back; if
+    False, it is called again `POLL_S` after the last try began. If it raises PlacerError, OSError or ValueError, for
+    example because a worker was killed again while it started, it is called again later, and the device is given up
+    after MOST_FAILURES failures. clock: returns seconds.
 
-    given_up: why, by device name; these stay away.
+    given_up: the reason by device name; these devices stay away.
     """
 
     def __init__(self, attempts: Mapping[str, Attempt], clock: Callable[[], float] = time.monotonic) -> None:

@@ -10,7 +10,7 @@ SETTING = "PLACER_DEADLINE_S"
 
 
 def setting() -> float | None:
-    """The seconds in PLACER_DEADLINE_S; None where it is not set. Raises BadInputError where it is no such number."""
+    """The seconds in PLACER_DEADLINE_S; None if it is not set. Raises BadInputError unless positive and finite."""
     text = os.environ.get(SETTING)
     if text is None:
         return None

@@ -1,7 +1,7 @@
 """A worker for other machines: serves this machine's devices to a Placer cluster elsewhere, until Ctrl-C.
 
 Run as `python -m placer.devices.workers.standalone`; `placer worker` becomes it. It knows no other worker before a
-coordinating process joins it. Its socket is tied to one interface before it listens, or where that cannot be, right
+coordinating process joins it. Its socket is tied to one interface before it listens, or if that is impossible, right
 afterwards and before the address is printed.
 """
 
@@ -38,14 +38,14 @@ UNPINNED = (
 )
 MODULE = "placer.devices.workers.standalone"
 ENDING = (signal.SIGINT, signal.SIGTERM)
-# TensorFlow refuses sessions that name a worker as it was named when it started: all here start under this name.
+# Workers start under this job name: TensorFlow refuses sessions that name a worker by the job it started under.
 JOB = "standalone"
 LISTEN = re.compile(r"(?:(?P<host>[A-Za-z0-9_.\-]*):)?(?P<port>[0-9]{1,5})")
 
 
 @dataclass(frozen=True)
 class Listen:
-    """Where a worker listens: the host as it was written, its IPv4 address, the interface that has it, and a port."""
+    """Where a worker listens: the host as it was written, its IPv4 address, that address's interface, and a port."""
 
     host: str
     ip: str
@@ -54,7 +54,7 @@ class Listen:
 
     @classmethod
     def parsed(cls, text: str) -> Listen:
-        """HOST:PORT; no HOST means loopback, port 0 a free one. Raises BadInputError where it cannot be listened on."""
+        """Parse HOST:PORT; no HOST = loopback, port 0 = a free one. Raises BadInputError if it cannot be used."""
         found = LISTEN.fullmatch(text)
         if found is None or int(found["port"]) > 65535:
             raise BadInputError(f"--listen {short(text)} is no host:port; write localhost:5000, or 10.0.0.5:5000.")
@@ -70,7 +70,7 @@ class Listen:
 
     @property
     def address(self) -> str:
-        """What to give to --devices."""
+        """The address to give to --devices."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -79,13 +79,13 @@ class Listen:
 
     @property
     def warning(self) -> str:
-        """Who may run code here, in one line."""
+        """The warning, in one line, about who may run code here."""
         who = "this machine alone does" if self.on_loopback else f"it is open to all on interface {self.interface}"
         return warning(who)
 
 
 def warning(who: str) -> str:
-    """What everybody who serves is told, in one line. who: reaches the port."""
+    """The warning, in one line, for all users who serve. who: a clause that says who reaches the port."""
     return (
         "placer: TensorFlow's servers have no authentication: whoever reaches the port runs code as you; "
         f"{who}; for trusted networks only."
@@ -93,7 +93,7 @@ def warning(who: str) -> str:
 
 
 def parse_cores(text: str | None) -> list[int]:
-    """The cores named, comma-separated; all that this process may use for None. Raises BadInputError for others."""
+    """The cores named in `text`, comma-separated; None = all usable ones. Raises BadInputError for other cores."""
     if text is None:
         return usable_cores()
     allowed = sorted(os.sched_getaffinity(0))
@@ -105,7 +105,7 @@ def parse_cores(text: str | None) -> list[int]:
 
 
 def become_worker(listen: str, cores: str | None, as_json: bool) -> NoReturn:
-    """Replace this process by one that serves. Raises BadInputError where it cannot, as far as is known before."""
+    """Replace this process by one that serves. Raises BadInputError for arguments that are known to be invalid."""
     Listen.parsed(listen), parse_cores(cores)
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the new program has its handlers
     flags = [*(["--cores", cores] if cores is not None else []), *(["--json"] if as_json else [])]
@@ -118,14 +118,14 @@ def command(listen: str, *flags: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The environment that it needs; unlike workers on this machine, it has the GPUs."""
+    """The environment for that command; unlike workers that serve this machine only, it has the GPUs."""
     inherited = {name: value for name, value in os.environ.items() if name != FAIL_FAST}
     quiet = {name: value for name, value in QUIET.items() if name != "CUDA_VISIBLE_DEVICES"}
     return {**USUAL, **inherited, **quiet, **no_proxy()}
 
 
 def main() -> None:
-    """Serve until a signal, which gives the exit code (130 for Ctrl-C), or with --until-eof until stdin closes."""
+    """Serve until a signal comes, which sets the exit code (130 for Ctrl-C); with --until-eof, until stdin closes."""
     parser = argparse.ArgumentParser(prog=MODULE, description=__doc__)
     parser.add_argument("--listen", required=True, help="HOST:PORT")
     parser.add_argument("--cores", help="cores to stay on, comma-separated")
@@ -155,7 +155,7 @@ def main() -> None:
 
 def rest() -> NoReturn:
     """Sleep until a signal's handler ends the process. Handlers run in this thread, and `signal.pause` would not wake
-    it for a signal that came just before, or that another thread took.
+    it for a signal that came just before, or that another thread received.
     """
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -186,7 +186,7 @@ def _served(listen: Listen, cores: Sequence[int], whole: bool) -> WorkerInfo:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps what TensorFlow logs while it starts from the terminal."""
+    """Within the block, keep TensorFlow's log lines off the terminal."""
     terminal, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
@@ -200,7 +200,7 @@ def _quiet() -> Iterator[None]:
 def serve(listen: Listen, threads: int, parts: tuple[Any, Any], watch: ListenWatch) -> WorkerInfo:
     """Start the server and tie it to its interface; it serves as long as this process lives. parts: from `worker`.
 
-    Raises PlacerError where it does not start, or cannot be tied: it would take commands from any host.
+    Raises PlacerError if it does not start, or cannot be tied, because it would then take commands from any host.
     """
     from tensorflow.python.framework import versions
 
@@ -224,11 +224,11 @@ def serve(listen: Listen, threads: int, parts: tuple[Any, Any], watch: ListenWat
 
 
 def _free(port: int, text: str) -> int:
-    """The port, or a free one for 0. Raises BadInputError where it is taken."""
+    """The port, or a free one for 0. Raises BadInputError if it is taken. text: what --listen was given."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as TensorFlow does: one that has just ended is free
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as TensorFlow does: a port just closed is free
         try:
-            s.bind(("0.0.0.0", port))  # TensorFlow binds all
+            s.bind(("0.0.0.0", port))  # TensorFlow binds all addresses
             return int(s.getsockname()[1])
         except OSError as error:
             raise BadInputError(

@@ -1,9 +1,9 @@
-"""One worker process: serves this machine's CPU to a Placer cluster, on loopback only, until its parent is gone.
+"""One worker process: serves this machine's CPU to a Placer cluster, on loopback only, until its parent ends.
 
 Run as `python -m placer.devices.workers.worker`; started by `workers` beside it. Prints READY on stdout once it
-listens, or READY_UNPINNED where it may not be kept to its cores. TensorFlow does not authenticate clusters (whoever
-reaches the port can run code), so its socket is bound to the loopback interface before it listens, or where that cannot
-be, right afterwards and before that is printed.
+listens, or READY_UNPINNED if it may not be kept to its cores. TensorFlow does not authenticate clusters: anyone who
+reaches the port can run code. So the worker's socket is bound to the loopback interface before it listens, or if that
+is impossible, right afterwards and before READY is printed.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def main() -> None:
 
 
 def stay_on(cores: Collection[int]) -> bool:
-    """Keep this process to these cores; False where it is not permitted, as in some sandboxes. Raises OSError where the
-    machine has no such cores.
+    """Keep this process to these cores; return False if that is not permitted, as in some sandboxes. Raises OSError if
+    the machine has no such cores.
     """
     try:
         os.sched_setaffinity(0, cores)
@@ -73,8 +73,8 @@ def stay_on(cores: Collection[int]) -> bool:
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Ask the kernel to kill this process when the thread that started it ends. parent: the process id of that thread;
-    where it has ended already, this process ends now.
+    """Ask the kernel to kill this process when the thread that started it ends. parent: the id of that thread's
+    process; if the parent has ended already, this process ends now.
     """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
@@ -84,7 +84,7 @@ def end_with_parent(parent: int | None = None) -> None:
 def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any], watch: ListenWatch) -> None:
     """Start the gRPC server of `task` and bind it to loopback. parts: from `server_parts`.
 
-    Raises PlacerError where it cannot be bound: it would take commands from any host.
+    Raises PlacerError if the server cannot be bound, because it would take commands from any host.
     """
     config_pb2, server_lib = parts
     config = config_pb2.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
@@ -101,8 +101,9 @@ def serve(ports: list[int], task: int, threads: int, parts: tuple[Any, Any], wat
 def server_parts() -> tuple[Any, Any]:
     """TensorFlow's config_pb2 and server_lib without the rest of its Python: 0.5 s of a core instead of 4.
 
-    On cores that a training uses, the difference is seconds of its steps. The package's __init__ is not run, so this
-    process can use TensorFlow for nothing else. Raises ImportError where a release has moved the parts.
+    On cores that a training uses, the difference costs seconds of its steps. The package's __init__ is not run, so this
+    process can use TensorFlow for nothing else. Raises ImportError if TensorFlow is not installed, or if a release has
+    moved the parts.
     """
     found = importlib.util.find_spec("tensorflow")
     if found is None or found.submodule_search_locations is None:
@@ -114,7 +115,7 @@ def server_parts() -> tuple[Any, Any]:
 
 
 def _parts(whole: bool) -> tuple[Any, Any]:
-    """The parts of TensorFlow's server alone; where that fails, run this process again with --whole."""
+    """Import TensorFlow's server only, unless `whole`; if that fails, run this program again with --whole."""
     if whole:
         return whole_parts()
     try:
@@ -124,7 +125,7 @@ def _parts(whole: bool) -> tuple[Any, Any]:
 
 
 def whole_parts() -> tuple[Any, Any]:
-    """The same parts as `server_parts`, from TensorFlow as it is imported."""
+    """The same parts as `server_parts`, from the package as it is imported; by default, from all of TensorFlow."""
     from tensorflow.core.protobuf import config_pb2
     from tensorflow.python.training import server_lib
 

@@ -1,5 +1,5 @@
-"""What a worker for other machines says of itself. TensorFlow has no place for it, but has an op that reads a file: the
-worker holds a file in memory open under a fixed number, and the coordinating process reads it from there.
+"""What a worker for other machines reports of itself. TensorFlow has no means for this, but it has an op that reads a
+file. So the worker holds a file in memory open under a fixed number, and the coordinating process reads it from there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ INFO_PATH = f"/proc/self/fd/{INFO_FD}"
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """tensorflow: its version. memory_bytes: free when it started. heeds: words on `freed_memory`. hardware: its cores
-    and processor; "" from a worker of an older Placer.
+    """A worker's report. tensorflow: its version. memory_bytes: free when it started. heeds: whether it obeys words
+    (`freed_memory`). hardware: its cores and processor; "" from a worker of an older Placer.
     """
 
     tensorflow: str
@@ -25,7 +25,7 @@ class WorkerInfo:
 
     @classmethod
     def parsed(cls, text: bytes) -> WorkerInfo | None:
-        """What a worker has written; None for anything else."""
+        """Parse what a worker has written; None for anything else."""
         try:
             fields = json.loads(text)
             version, memory_bytes = str(fields["tensorflow"]), int(fields["memory_bytes"])
@@ -34,7 +34,7 @@ class WorkerInfo:
             return None
 
     def publish(self) -> None:
-        """Have this process say it from now on. Call it once, before the server starts."""
+        """Make this process give this report from now on. Call it once, before the server starts."""
         written = os.memfd_create("placer_worker")
         os.write(written, json.dumps(asdict(self)).encode())
         os.dup2(written, INFO_FD)

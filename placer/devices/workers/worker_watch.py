@@ -1,6 +1,6 @@
-"""Ends workers of a training that freeze, so that what waits for them raises and the training goes on without them.
+"""Ends frozen workers of a training, so that calls that wait for them raise and the training goes on without them.
 
-The process that does it is `WorkerGuard` of `guard`, because a thread might never get the interpreter's lock
+A separate process does this (`WorkerGuard` of `guard`), because a thread might never get the interpreter's lock
 (docs/decisions/014-deadlines.md).
 """
 
@@ -24,19 +24,20 @@ NONE = (0.0, 0.0)
 
 
 class WorkerWatch:
-    """Watches local workers from now on, those that are started again included.
+    """Watches local workers from now on, including restarted ones.
 
-    One that is stopped for LEAST_S is ended. All are ended where a call in `waiting` of `deadline` is overdue while no
-    process computes.
+    A worker that is stopped for LEAST_S (or PLACER_DEADLINE_S) is ended. All workers are ended if a call in `waiting`
+    of `deadline` is overdue while no process computes.
     """
 
     def __init__(self, workers: Workers | None) -> None:
-        """workers: None where they run elsewhere and cannot be ended from here: then it is only said on stderr.
+        """workers: None if they run elsewhere and cannot be ended from here; then overdue calls are only reported on
+        stderr.
 
-        Raises BadInputError for a PLACER_DEADLINE_S that is no number.
+        Raises BadInputError if PLACER_DEADLINE_S is no number.
         """
         self.workers, self.setting_s = workers, setting()
-        self.longest_s: dict[str, tuple[float, float]] = {}  # of each kind of call the second longest, and the longest
+        self.longest_s: dict[str, tuple[float, float]] = {}  # kind of call -> (second longest, longest)
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._free = list(range(guard.MOST_WAITS))
@@ -52,26 +53,26 @@ class WorkerWatch:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=(self._shared_fd,),
-            start_new_session=True,  # Ctrl-C is for the training
+            start_new_session=True,  # Ctrl-C must reach only the training
         )
 
     def renew(self) -> None:
-        """Look at the processes that are the workers now."""
+        """Watch the workers' current processes from now on."""
         processes = self.workers.processes if self.workers is not None else []
         for i in range(guard.MOST_PIDS):
             pid = processes[i].pid if i < len(processes) else 0
             guard.PID.pack_into(self._shared, guard.PIDS_AT + i * guard.PID.size, pid)
 
     def call(self, what: str, first: bool, loose: bool = False) -> WatchedCall:
-        """As `waiting` of `deadline`, but errors are passed on as they are. Any thread; may be nested, and then only
-        the inner call counts. A loose one does not count.
+        """Like `waiting` of `deadline`, but passes errors on unchanged. Any thread may call this. Calls may be nested;
+        then only the inner call counts. A loose call does not count.
         """
         usual_s, _ = self.longest_s.get(what, NONE)  # the longest may have waited for a worker that froze for a while
         limit_s = max(self.setting_s or (FIRST_S if first else LEAST_S), TIMES * usual_s)
         return WatchedCall(self, what, limit_s, loose)
 
     def took(self, what: str, seconds: float) -> None:
-        """Learn how long a call took that came back."""
+        """Learn how long a call of the kind `what` took."""
         second_s, longest_s = self.longest_s.get(what, NONE)
         if seconds > second_s:
             self.longest_s[what] = min(seconds, longest_s), max(seconds, longest_s)
@@ -88,7 +89,7 @@ class WorkerWatch:
             os.close(self._shared_fd)
 
     def enter(self, limit_s: float, loose: bool) -> tuple[float, float | None]:
-        """Watch a call of this thread from now on: when it began, and the limit of the one that it is within."""
+        """Watch a call of this thread from now on. Return when it began, and the limit of a call around it, if any."""
         outer: float | None = getattr(self._mine, "limit_s", None)
         if outer is None:
             self._mine.slot = self._taken()
@@ -97,13 +98,13 @@ class WorkerWatch:
         return begin_s, outer
 
     def leave(self, outer: float | None) -> None:
-        """Watch this thread's call no more, but the one it is within."""
+        """Stop watching this thread's call, and watch the call around it again. outer: that call's limit, if any."""
         self._arm(0.0 if outer is None else time.monotonic(), outer)
         if outer is None and self._mine.slot is not None:
             self._free.append(self._mine.slot)
 
     def _taken(self) -> int | None:
-        """A slot for the calls of this thread; None where more threads wait than are watched."""
+        """A slot for the calls of this thread; None if more threads wait than can be watched."""
         with self._lock:
             return self._free.pop() if self._free else None
 
@@ -115,7 +116,7 @@ class WorkerWatch:
 
 
 class WatchedCall:
-    """One call in its deadline."""
+    """A context manager that watches one call."""
 
     __slots__ = ("_begin_s", "_limit_s", "_loose", "_outer", "_watch", "_what")
 

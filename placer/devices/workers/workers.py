@@ -1,4 +1,4 @@
-"""Starts and ends worker processes on this machine: real, separate devices where there is no GPU."""
+"""Starts and ends worker processes on this machine: real, separate devices for machines without a GPU."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ START_TIMEOUT_S = 120.0
 # Let a worker keep the memory it frees. By default the C library returns large tensors' memory after every op and
 # allocates it again page by page: steps of MobileNetV3 took 100-150 ms instead of 68, one op randomly 20 us or 80 us.
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "10000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
-# Defaults for what the environment leaves unset. oneDNN is on by itself; if it is told so, it prints nothing.
+# Defaults for what the environment leaves unset. oneDNN is on by default; turned on explicitly, it prints nothing.
 USUAL = {**KEEP_MEMORY, ONEDNN: "1"}
-# gRPC would send what goes between workers through the HTTP proxy that the environment names.
+# Otherwise gRPC would send traffic between workers through the HTTP proxy that the environment names.
 GRPC_OPTIONS, NO_PROXY = "TF_GRPC_DEFAULT_OPTIONS", "grpc.enable_http_proxy=0"
-# For the coordinating process only: workers have to wait for one another while one of them restarts.
+# For the coordinating process only: workers must wait for one another while one of them restarts.
 FAIL_FAST = "GRPC_FAIL_FAST"
-# Mebibytes that a worker may take beside its limit of --max-memory, which the kernel then enforces; unset: it does not.
+# Mebibytes that a worker may take beyond its limit of --max-memory; only if this is set, the kernel enforces the limit.
 FENCE = "PLACER_FENCE_MIB"
 ALLOCATOR_LIMIT = "TF_MKL_ALLOC_MAX_BYTES"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -60,7 +60,7 @@ class Workers:
     ports: tuple[int, ...]
     cores: tuple[tuple[int, ...], ...]
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
-    limits: Mapping[int, int] = field(default_factory=dict)  # bytes, by task, that fenced workers may hold
+    limits: Mapping[int, int] = field(default_factory=dict)  # task -> bytes that a fenced worker may hold
     closed: bool = False
     changed: Callable[[], None] | None = field(default=None, repr=False, compare=False)  # called after a restart
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -84,9 +84,9 @@ class Workers:
         return task < len(self.processes) and self.processes[task].poll() is None
 
     def restart(self, task: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Restart worker number `task` on its port and cores, and wait until it serves (seconds).
+        """Restart worker number `task` on its port and cores, and wait until it serves, which takes seconds.
 
-        May run in any thread. Raises PlacerError where it does not come up, or all workers are closed meanwhile.
+        May run in any thread. Raises PlacerError if it does not come up, or if all workers are closed meanwhile.
         """
         with self._lock:
             if self.closed:
@@ -109,11 +109,11 @@ class Workers:
                 self.restart(task)
 
     def fence(self) -> None:
-        """Have the kernel refuse workers with a limit what they want beyond it and PLACER_FENCE_MIB, above what they
-        have now. Call it once they were joined and links measured, which takes threads and buffers of its own. Does
-        nothing where that is not set, and nothing to a worker that has less.
+        """Make the kernel refuse memory to workers with a limit: each may take its limit plus PLACER_FENCE_MIB in
+        addition to what it has now. Call this after workers were joined and links measured, which needs threads and
+        buffers of its own. Does nothing if PLACER_FENCE_MIB is not set, and never raises a worker's lower fence.
 
-        RLIMIT_DATA counts private memory that can be written. RLIMIT_AS would count libraries, too, and what the C
+        RLIMIT_DATA counts private memory that can be written. RLIMIT_AS would also count libraries, and what the C
         library only reserves, 64 MiB for each thread (docs/decisions/026-memory-limits.md).
         """
         more = fence_bytes()
@@ -124,7 +124,7 @@ class Workers:
                 process = psutil.Process(self.processes[task].pid)
                 soft, hard = process.rlimit(psutil.RLIMIT_DATA)
                 most = process.memory_info().data + limit + (more or 0)
-                if soft == psutil.RLIM_INFINITY or soft > most:  # less was set when this worker joined before
+                if soft == psutil.RLIM_INFINITY or soft > most:  # an earlier join may have set a lower fence
                     process.rlimit(psutil.RLIMIT_DATA, (most, hard))
 
     def close(self) -> None:
@@ -144,12 +144,12 @@ def start_workers(
 ) -> Workers:
     """Start `count` workers, divide this process's cores among them, and wait until all of them serve.
 
-    cores: of each worker, where they are not to be divided: workers may share them, and then slow each other down.
-    limits: the bytes of variables and tensors that workers may hold, by task; enforced where PLACER_FENCE_MIB is set.
-    Raises BadInputError for a count that does not fit the cores, a port in use, and a fence or a deadline that is no
-    number, PlacerError where a worker does not come up.
+    cores: of each worker, instead of an equal share. Workers may share cores, and then slow each other down. limits:
+    the bytes of variables and tensors that workers may hold, by task; enforced if PLACER_FENCE_MIB is set. Raises
+    BadInputError for a count that does not fit the cores, a port in use, and a fence or a deadline that is no number,
+    PlacerError if a worker does not come up.
     """
-    fence_bytes(), setting()  # each worker reads them, too, but would be blamed itself
+    fence_bytes(), setting()  # checked here, because a worker that reads a bad value would be blamed itself
     cores = tuple(cores) or share_cores(count, by_place(usable_cores()))
     wanted = tuple(ports) or free_ports(count)
     for port in wanted:
@@ -169,7 +169,7 @@ def start_workers(
 
 
 def no_proxy() -> dict[str, str]:
-    """What the environment must hold for gRPC to use no HTTP proxy, with the options that the user has set."""
+    """The environment variable that makes gRPC use no HTTP proxy; it keeps the options that the user has set."""
     mine = os.environ.get(GRPC_OPTIONS, "")
     return {GRPC_OPTIONS: mine if NO_PROXY in mine.split(",") else ",".join(filter(None, (mine, NO_PROXY)))}
 
@@ -202,12 +202,12 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 
 def memory_bytes_each(count: int) -> int:
-    """The share of this machine's available memory that each of `count` workers may use."""
+    """The bytes of available memory for each of `count` workers, with an equal share for the coordinating process."""
     return available_bytes() // (count + 1)
 
 
 def fence_bytes() -> int | None:
-    """The bytes of PLACER_FENCE_MIB; None where it is not set. Raises BadInputError where it is no number."""
+    """The bytes of PLACER_FENCE_MIB; None if it is not set. Raises BadInputError if it is no number."""
     text = os.environ.get(FENCE)
     if text is None:
         return None
@@ -231,8 +231,8 @@ def _start(workers: Workers, task: int) -> subprocess.Popen[str]:
         flags.append("--die-with-parent")
     fenced, fence = {}, fence_bytes()
     if task in workers.limits and fence is not None:
-        # TensorFlow's allocator asks for twice what it had whenever it is short. Without a limit of its own it would
-        # take all that the kernel grants, and leave nothing to gRPC, which ends the process then.
+        # TensorFlow's allocator doubles its request whenever it is short. Without a limit of its own it would take all
+        # that the kernel grants and leave nothing to gRPC, which would then end the process.
         fenced = {ALLOCATOR_LIMIT: str(workers.limits[task] + fence // 2)}  # copies under way are tensors, too
     inherited = {name: value for name, value in os.environ.items() if name != FAIL_FAST}
     return subprocess.Popen(

@@ -53,7 +53,7 @@ class Operator:
     attributes: MappingABC[str, Any]
     """Plain values that change the work (strides, padding, fused ops, ...), and the values of small integer constants
     (axes, paddings, sizes) as `input1`, `input2`, ..."""
-    flops: float | None = None  # a multiply-add counts two; None where unknown
+    flops: float | None = None  # a multiply-add counts two; None if unknown
 
     @property
     def dtype(self) -> str:
@@ -78,13 +78,13 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """How long one operator took on one device."""
+    """The measured times of one operator on one device."""
 
     operator: Operator
     device: str
     device_kind: str
     machine: str
-    batch: int | None  # examples per step of the network, None where unknown
+    batch: int | None  # examples per step of the network; None if unknown
     network: str
     phase: str | None  # forward, backward or update
     source: str  # "step" = inside traced training steps, "single" = by itself on fresh inputs
@@ -105,7 +105,7 @@ LISTS: dict[str, Any] = {
     "input_shapes": Shapes, "input_dtypes": list[str], "output_shapes": Shapes, "output_dtypes": list[str],
     "attributes": dict[str, Any],
 }  # fmt: skip
-INVALID = (ValueError, TypeError, LookupError, OverflowError, RecursionError)  # what a record may raise that is none
+INVALID = (ValueError, TypeError, LookupError, OverflowError, RecursionError)  # errors that an invalid record may raise
 
 
 def to_record(row: OperatorRow) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _tensors(shapes: Sequence[Any], dtypes: Sequence[str]) -> tuple[Tensor, ...]
 
 
 def _number(value: Any) -> float | None:
-    """A number, None where empty, as CSV writes None."""
+    """A number; None if empty, because CSV writes None as an empty text."""
     return None if value is None or value == "" else float(value)
 
 
@@ -179,7 +179,7 @@ def check_export(path: Path) -> None:
 def export(rows: Iterable[OperatorRow], path: Path) -> None:
     """Write the rows as CSV or Parquet, chosen by the file's suffix.
 
-    Raises BadInputError for another suffix and where Parquet is not installed, PlacerError where writing fails.
+    Raises BadInputError for another suffix and if Parquet is not installed, PlacerError if writing fails.
     """
     check_export(path)
     records = [to_record(row) for row in rows]

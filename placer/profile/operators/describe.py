@@ -22,8 +22,8 @@ PLAIN_ELEMENTS = 16  # longer integer constants count as data, not as settings
 
 
 def operators_of(captured: Captured) -> dict[str, Operator]:
-    """Op name -> operator, for every op of the captured graph. An op whose work another one's kernel may do has the
-    attribute `absorbed`, and the other one its type among its `fused_ops`.
+    """Op name -> operator, for every op of the captured graph. If the kernel of another op may do an op's work, the op
+    has the attribute `absorbed`, and the other op has its type among its `fused_ops`.
     """
     taken = absorbed(captured)
     more: dict[str, dict[str, Any]] = {name: {"absorbed": True} for name in taken}
@@ -43,7 +43,7 @@ def constant_values(captured: Captured) -> dict[str, Any]:
 
 
 def operator_of(op: Any, constants: dict[str, Any], more: dict[str, Any] | None = None) -> Operator:
-    """The operator of a tf.Operation. constants: Const node -> TensorProto. more: attributes that its node has not."""
+    """The operator of a tf.Operation. constants: Const node -> TensorProto. more: attributes not in its node."""
     return Operator(
         op.type,
         tuple(_tensor(t) for t in op.inputs),

@@ -11,12 +11,12 @@ LEAST_S = 1e-9
 
 
 def without_drift(times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`times_s` [ops, runs], where each run has all ops, each divided by the run's slowness for ops of its duration.
+    """`times_s` [ops, runs], each divided by the run's slowness for ops of its duration. Each run has all ops.
 
-    A run's slowness for an op is the median, over the NEIGHBOURS other ops nearest in duration, of their time in this
-    run over their own undisturbed time. Duration matters because another process that takes turns on the core halves
-    the speed of an op of 10 ms and leaves one of 10 us alone. Measured on two busy cores: two halves of the runs
-    of an op above 1 ms disagreed by 23 % before and by 2 % after. With NEIGHBOURS ops or fewer, nothing is changed.
+    A run's slowness for an op is a median over the NEIGHBOURS other ops nearest in duration: of their time in this run,
+    divided by their own undisturbed time. Duration matters because another process that takes turns on the core halves
+    the speed of an op of 10 ms and leaves one of 10 us alone. Measured on two busy cores: two halves of the runs of an
+    op above 1 ms disagreed by 23 % before and by 2 % after. With NEIGHBOURS ops or fewer, nothing is changed.
     """
     ops, runs = times_s.shape
     if ops <= NEIGHBOURS or runs < 2:

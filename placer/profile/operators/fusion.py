@@ -1,5 +1,6 @@
-"""Ops whose work another op's kernel does: on CPUs, a convolution adds its bias, and the gradient of its filter sums
-that of the bias (TensorFlow with oneDNN). A profile has no times of such ops.
+"""Ops whose work the kernel of another op does. On CPUs (TensorFlow with oneDNN), the kernel of a convolution adds the
+bias, and the kernel of its filter's gradient also computes the gradient of the bias. A profile has no times of such
+ops.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ KERNELS = ("_MklNative", "_Mkl", "_Fused")  # what kernels' names begin with, be
 
 
 def absorbed(captured: Captured) -> dict[str, str]:
-    """Op -> the op whose kernel does its work, where kernels do so."""
+    """Op -> the op whose kernel may do its work, for all ops of a step that have one."""
     readers: dict[str, list[str]] = defaultdict(list)
     sources: dict[str, list[str]] = {}
     for op in captured.graph.ops:
@@ -36,7 +37,7 @@ def absorbed(captured: Captured) -> dict[str, str]:
 
 
 def does_its_work(kernel: str, op_type: str) -> bool:
-    """Whether a kernel, as traces name it, does the work of an op of this type, and no more than a bias beside it."""
+    """Whether a kernel, by its name in traces, does the work of an op of this type, and at most a bias in addition."""
     for prefix in KERNELS:
         kernel = kernel.removeprefix(prefix)
     return kernel.startswith(op_type)

@@ -50,7 +50,7 @@ class OperatorProfile:
         self.blocks: dict[tuple[str, int], Samples] = {}  # by (source, session number): ops that ran together
 
     def run_pass(self, runs: int = RUNS) -> None:
-        """Time every op `runs` more times, in the step (where the device can run it) and by itself."""
+        """Time every op `runs` more times, in the step (if the device can run it) and by itself."""
         try:
             steps = step_samples(self.captured, self.by_name, self.devices, self.device, self.inputs, runs)
             self._extend("step", 0, steps)

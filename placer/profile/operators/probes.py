@@ -70,7 +70,7 @@ def _can_stand_alone(node: Any, operator: Operator) -> bool:
 
 
 def _feeds(node: Any, operator: Operator, constants: dict[str, Any]) -> tuple[Feed, ...] | None:
-    """The inputs of a probe of `node`; None where one of them cannot be generated."""
+    """The inputs of a probe of `node`; None if one of them cannot be generated."""
     sources = [parse_input(text)[0] for text in node.input if not text.startswith("^")]
     feeds = []
     for i, (source, tensor) in enumerate(zip(sources, operator.inputs, strict=True)):
@@ -104,7 +104,7 @@ def _bare(node: Any) -> Any:
 
 
 def reshaped(probe: Probe, feeds: Sequence[Feed]) -> Probe | None:
-    """The same op on other inputs; None where TensorFlow refuses their shapes."""
+    """The same op on other inputs; None if TensorFlow refuses their shapes."""
     graph_def = tf.compat.v1.GraphDef()
     for i, feed in enumerate(feeds):
         if feed.constant is None:

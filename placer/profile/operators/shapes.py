@@ -38,7 +38,7 @@ SCALES = (("N", 0.5), ("N", 2.0), ("C", 0.75), ("C", 1.5), ("O", 0.75), ("O", 1.
 
 
 def rescaled(probe: Probe, letter: str, factor: float) -> Probe | None:
-    """The probe with every axis of that letter `factor` times as long; None where that changes nothing."""
+    """The probe with every axis of that letter `factor` times as long; None if that changes nothing or is refused."""
     if probe.operator.attributes.get("data_format", "NHWC") != "NHWC":
         return None
     letters = _letters(probe)

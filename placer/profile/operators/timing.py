@@ -34,7 +34,7 @@ def step_samples(
     """Signature -> seconds in each of `runs` traced steps: the median of the ops with that signature. All ops that have
     a kernel on the device run there.
 
-    An op whose work the kernel of another op did has no entry. Raises tf.errors.OpError where the device cannot run the
+    An op whose work the kernel of another op did has no entry. Raises tf.errors.OpError if the device cannot run the
     step.
     """
     samples: Samples = defaultdict(list)
@@ -54,8 +54,9 @@ def step_samples(
 def op_seconds(
     step: TracedStep, device: str, operators: Mapping[str, Operator], taken: Mapping[str, str]
 ) -> dict[str, float]:
-    """Op name -> seconds on the device. A kernel that does the work of several ops runs under the name of the last: its
-    time is that of the op that takes it in (`taken`), if that did not run by itself. What fused otherwise is left out.
+    """Op name -> seconds on the device. A kernel that does the work of several ops runs under the name of the last op.
+    Its time counts for the op that absorbs that one (`taken`), unless the absorbing op ran by itself. Kernels that are
+    fused in another way are left out.
     """
     ran = {op.name for op in step.ops}
     found: dict[str, float] = defaultdict(float)

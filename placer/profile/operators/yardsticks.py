@@ -15,13 +15,14 @@ from placer.profile.operators.dataset import YARDSTICKS
 from placer.profile.operators.operator_profile import OperatorProfile
 from placer.trace.capture import capture
 
-PRODUCTS = (16, 64, 192, 512, 1024)  # rows and columns, from what only begins to what fills all cores
+PRODUCTS = (16, 64, 192, 512, 1024)  # rows and columns; the least are mostly overhead, the largest fill all cores
 SUMS = (2**8, 2**12, 2**15, 2**18, 2**20, 2**23)  # elements, from the nearest cache to main memory
 
 
 def yardsticks(devices: Devices, numbers: Sequence[int]) -> list[OperatorProfile]:
-    """Their profile on each of these devices, without times: of each by itself, and in a step of two chains, where each
-    runs beside another of its size. So do most ops of a training step: another one takes the cores that one leaves.
+    """The profiles of the yardsticks on the devices with these `numbers`, still without times. Each op will be timed by
+    itself, and in a step of two chains, in which it runs beside another op of its size. Most ops of a training step run
+    like that, too: another op uses the cores that one leaves free.
     """
     with tf.device("CPU:0"):
         inputs = [tf.ones(shape) for shape in ([n, n] for n in PRODUCTS) for _ in range(3)]
@@ -31,8 +32,8 @@ def yardsticks(devices: Devices, numbers: Sequence[int]) -> list[OperatorProfile
 
 
 def _step(*inputs: tf.Tensor) -> Sequence[Any]:
-    """All ops have different inputs, because Grappler makes one of equal ones, and a product of a sum of one with
-    itself.
+    """A step of two chains of products and sums. All ops have different inputs, because Grappler merges equal ops, and
+    turns the sum of a tensor with itself into a product.
     """
     found: list[Any] = []
     triples = list(zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True))

@@ -1,4 +1,4 @@
-"""Operators that change an array in its place eagerly, and make another tensor where a traced step has one for it."""
+"""Watches operators that change an array in place eagerly, but make another tensor in a traced step."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MAKERS = ((tf, "cast"), (tf.dtypes, "cast"), (tf, "convert_to_tensor"))
 
 @contextmanager
 def watched_array_changes(note: Callable[[str], None], eager: Mapping[int, type]) -> Iterator[None]:
-    """Call `note` with the reason, in words, where code of the user's own changes an argument in its place that is an
-    array eagerly, or a view of it, in this thread and block. eager: by the id of a tensor that stands for an argument,
-    the type of what the user's step is given there. Under the lock `patching`.
+    """Call `note` with the reason, in words, when the user's own code changes in place, in this thread and block, an
+    argument that is an array eagerly, or a view of one. eager: the id of a tensor that stands for an argument -> the
+    type of the value that the user's step gets there eagerly. The caller holds the lock `patching`.
     """
     thread, kind = threading.get_ident(), tf_internals.graphs.symbolic_tensor()
     arrays = {one for one, of in eager.items() if issubclass(of, np.ndarray)}
@@ -40,12 +40,14 @@ def watched_array_changes(note: Callable[[str], None], eager: Mapping[int, type]
                     f"it changes an array that it is given (`{operator}` in {name_of(frame)}), which a placed step "
                     "would not; make a new one (x = x * 2), or pass a tensor"
                 )
-            return NotImplemented  # so that Python goes on with the operator that makes another one
+            return NotImplemented  # so that Python takes the operator that makes another tensor
 
         return change
 
     def making_its_own(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Such a function makes a new tensor of an array, but gives a trace the tensor back that stands for it."""
+        """Have `function` make a new tensor in a trace, too. Eagerly it makes one of an array, but in a trace it
+        returns the tensor that stands for the array.
+        """
 
         def made(*args: Any, **kwargs: Any) -> Any:
             found = function(*args, **kwargs)
@@ -65,7 +67,7 @@ def watched_array_changes(note: Callable[[str], None], eager: Mapping[int, type]
 def _is_part(tensor: Any, arrays: set[int]) -> bool:
     """Whether a tensor stands for one of these arrays, or for a view of one."""
     while id(tensor) not in arrays:
-        if tensor.op.type != "StridedSlice":  # x[:2]; what else NumPy gives a view for, no trace takes
+        if tensor.op.type != "StridedSlice":  # x[:2]; no trace accepts other ways to make a view
             return False
         tensor = tensor.op.inputs[0]
     return True

@@ -1,4 +1,4 @@
-"""What Python code changes while a branch, or a loop's body, is traced: a trace takes each once, whichever is taken."""
+"""Watches what Python code changes in branches and loops: a trace runs each once, whichever of them is taken."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from placer.trace.eager.places import Places, frames_of
 from placer.trace.eager.replacing import replaced
 from placer.trace.python.kinds import is_library
 
-# The names of constants that numbers of Python's become.
+# The names of the constants that Python numbers become.
 MARKS = {float: NUMBER, int: COUNT, bool: COUNT}
 
 
 @contextmanager
 def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
-    """Call `note` with the reason, in words, where a branch, or the condition or body of a loop, that is traced in this
-    thread and block changes what was there before it: `terms.append(penalty)` in an `if` that depends on a tensor.
-    AutoGraph sees to names that are assigned there, not to what is done to an object. Under the lock `patching`.
+    """Call `note` with the reason, in words, when a branch, or the condition or body of a loop, that is traced in this
+    thread and block changes an object that was there before it (`terms.append(penalty)` in an `if` that depends on a
+    tensor), raises an exception, or counts with a Python float. AutoGraph handles names that are assigned there, but
+    not changes of objects. The caller holds the lock `patching`.
     """
 
     def around(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,8 +70,8 @@ def watched_branches(note: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def watched_loops(note: Callable[[str], None]) -> Iterator[None]:
-    """Call `note` with the reason, in words, where a `tf.while_loop` that is traced in this thread and block counts
-    with a float of Python's, which has 64 bits eagerly. Under the lock `patching`.
+    """Call `note` with the reason, in words, when a `tf.while_loop` that is traced in this thread and block counts with
+    a Python float, which has 64 bits eagerly. The caller holds the lock `patching`.
     """
     thread, loop = threading.get_ident(), tf.while_loop
 
@@ -100,7 +101,7 @@ def watched_loops(note: Callable[[str], None]) -> Iterator[None]:
 
 
 def _is_raised_by_user(error: Exception) -> bool:
-    """Whether code of the user's raises the exception, and none that it calls."""
+    """Whether the user's own code raises the exception, and not a library that it calls."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -108,7 +109,7 @@ def _is_raised_by_user(error: Exception) -> bool:
 
 
 def _marked(outputs: Any) -> Any:
-    """What a branch returns, with a constant of a known name for each number of Python's (`number_use`)."""
+    """The outputs of a branch, with each Python number replaced by a constant of a known name (`number_use`)."""
     if not any(type(leaf) in MARKS for leaf in tf.nest.flatten(outputs)):
         return outputs
     return tf.nest.map_structure(
@@ -117,8 +118,9 @@ def _marked(outputs: Any) -> Any:
 
 
 def _counted(frame: FrameType, args: Sequence[Any], outputs: Any) -> str | None:
-    """The name of a variable that holds a float of Python's before a loop, and for which the loop's body makes the next
-    value of such floats and constants alone; None where there is none. frame: what traces the body, with `args`.
+    """The name of a variable that counts with a Python float: it holds one before the loop, and the loop's body
+    computes its next value only from such floats and constants. None if there is none. frame: the frame that traces the
+    body. args, outputs: what the body is given, and what it returns.
     """
     loop = next((at for at in frames_of(frame) if tf_internals.autograph.managed_names(at)), None)
     carried = tf_internals.autograph.carried(loop) if loop is not None else None
@@ -128,7 +130,7 @@ def _counted(frame: FrameType, args: Sequence[Any], outputs: Any) -> str | None:
     names = [name for name, value in carried for _ in tf.nest.flatten(value, expand_composites=True)]
     count = len(names)
     if len(args) < count or len(outputs) < count:
-        return None  # of the condition
+        return None  # this is the loop's condition, not its body
     before, after = args[-count:], outputs[-count:]
     are_floats = [type(leaf) is float for leaf in tf.nest.flatten(first, expand_composites=True)]
     numbers = {id(given): True for given, is_float in zip(before, are_floats, strict=True) if is_float}
@@ -139,8 +141,8 @@ def _counted(frame: FrameType, args: Sequence[Any], outputs: Any) -> str | None:
 
 
 def made_of(tensor: Any, known: Mapping[int, bool]) -> bool | None:
-    """Whether a tensor is made of numbers (True) or of constants alone (False); None where of anything else, too.
-    known: the same of tensors by their id.
+    """Whether a tensor is made of numbers and constants (True) or of constants alone (False); None if anything else
+    goes into it. known: id of a tensor -> the same answer for it.
     """
     left, seen, met = [tensor], set(), False
     while left:
@@ -152,7 +154,7 @@ def made_of(tensor: Any, known: Mapping[int, bool]) -> bool | None:
             continue
         seen.add(one.name)
         ways = list(_ways(one, known))
-        if ways:  # which is taken does not matter
+        if ways:  # it does not matter which way is taken
             if None in ways and True not in ways:
                 return None
             met |= True in ways
@@ -164,8 +166,8 @@ def made_of(tensor: Any, known: Mapping[int, bool]) -> bool | None:
 
 
 def _ways(tensor: Any, known: Mapping[int, bool]) -> Iterator[bool | None]:
-    """As `made_of`, for each way by which a branch or a loop may make a tensor; none for any other op. Beside others,
-    a way that hands on what it was given counts for nothing.
+    """The answer of `made_of` for each way by which a branch or a loop may make a tensor; empty for any other op. A way
+    that only hands on its input counts only if all ways do so.
     """
     op, loop = tensor.op, tf_internals.graphs.loop_of(tensor.op)
     graphs, given = ([loop[1]], op.inputs) if loop else (tf_internals.graphs.branches_of(op), op.inputs[1:])
@@ -182,7 +184,7 @@ def _ways(tensor: Any, known: Mapping[int, bool]) -> Iterator[bool | None]:
 
 
 def _handed_on(graph: Any, output: Any) -> int | None:
-    """Which input of a branch or a body this output is; None where it is made there."""
+    """Which input of a branch or a body this output is; None if the branch or body makes it."""
     while output.op.type == "Identity":
         output = output.op.inputs[0]
     return next((i for i, inner in enumerate(graph.inputs) if inner is output), None)

@@ -1,9 +1,9 @@
-"""Gradients that are something else eagerly than in a trace, because of the step's branches and loops.
+"""Watches gradients that are something else eagerly than in a trace, because of the step's branches and loops.
 
-Where a branch is not taken or a loop does not run, they are None eagerly, and zeros once a step is traced. Optimizers
-leave a variable alone whose gradient is None; of zeros, momentum and weight decay go on moving it. Those of rows that
-are gathered in a branch or a loop are tf.IndexedSlices eagerly, in which a row may be twice, and dense in a trace, so
-that norms differ, and what is clipped by them.
+If a branch is not taken or a loop does not run, a gradient through it is None eagerly, and zeros once the step is
+traced. Optimizers leave a variable alone if its gradient is None; if it is zeros, momentum and weight decay go on
+moving the variable. The gradient of rows that are gathered in a branch or a loop is tf.IndexedSlices eagerly, in which
+a row may occur twice, and dense in a trace, so that norms, and gradients that are clipped by norms, differ.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.errors import short
 
-COUNTS = frozenset(  # ops that make a loop's condition of constants
+COUNTS = frozenset(  # ops that may compute a loop's condition from constants
     {"Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual", "LogicalAnd", "LogicalOr", "LogicalNot"}
     | {"Identity", "Cast", "AddV2", "Sub", "Mul", "FloorDiv", "Max", "Min", "Maximum", "Minimum", "StridedSlice"}
 )
 GATHERS = frozenset({"ResourceGather", "Gather"})
-ROWS = "rows"  # what `_reads` calls an op that gathers them
+ROWS = "rows"  # the type that `_reads` gives for an op that gathers rows
 SHAPES = frozenset({"VariableShape", "Shape", "ShapeN"})
 SOMETIMES_NONE = (
     "the gradient of {} is None where a branch is not taken, or a loop does not run, and zeros once the step is "
@@ -40,9 +40,9 @@ DENSE = (
 
 @contextmanager
 def watched_gradients(note: Callable[[str], None]) -> Iterator[None]:
-    """Call `note` with the reason, in words, where a gradient is asked for in this block that is None on some way
-    through the branches and loops of the step, but not on all, or that is of rows eagerly, and dense in a trace. Only
-    this thread's count. Under the lock `patching`.
+    """Call `note` with the reason, in words, when code asks in this thread and block for a gradient that is None on
+    some ways through the branches and loops of the step, but not on all, or that is of rows eagerly and dense in a
+    trace. The caller holds the lock `patching`.
     """
     thread, gradient = threading.get_ident(), tf.GradientTape.gradient
 
@@ -70,16 +70,16 @@ def watched_gradients(note: Callable[[str], None]) -> Iterator[None]:
 
 
 def _is_dense(value: Any) -> bool:
-    return isinstance(value, tf.Tensor)  # which tf.IndexedSlices are not
+    return isinstance(value, tf.Tensor)  # tf.IndexedSlices are none
 
 
 def _is_zero(argument: Any) -> bool:
-    """Whether an argument, which may be a tensor, is the wish for zeros where nothing is connected."""
+    """Whether an argument, which may be a tensor, asks for zeros instead of None for what is not connected."""
     return argument is tf.UnconnectedGradients.ZERO or (isinstance(argument, str) and argument == "zero")
 
 
 def _only_gathered(targets: list[Any], sources: list[Any]) -> dict[int, str]:
-    """By their ids the names of the sources that the step reads by rows alone, and in a branch or a loop."""
+    """id -> name of each source that the step reads only by rows, at least once in a branch or a loop."""
     if not targets or not tf_internals.graphs.is_step_graph(targets[0].graph):
         return {}
     graph, found = targets[0].graph, {}
@@ -96,7 +96,9 @@ def _only_gathered(targets: list[Any], sources: list[Any]) -> dict[int, str]:
 
 
 def _bodies(op: Any) -> list[Any]:
-    """The graphs of an op's branches, of its body, or of what is around it; their inputs are the op's last ones."""
+    """The graphs of an op's branches, of its loop's body, or of the function that TensorFlow puts around these. The
+    inputs of the graphs are the op's last inputs.
+    """
     loop, wrapped = tf_internals.graphs.loop_of(op), tf_internals.graphs.wrapped_graph(op)
     if wrapped is not None:
         return [wrapped]
@@ -104,7 +106,9 @@ def _bodies(op: Any) -> list[Any]:
 
 
 def _reads(graph: Any, tensor: Any) -> Iterator[tuple[str, Any]]:
-    """The types of the ops that read a tensor of a graph, and their graphs, also in what is nested there."""
+    """(type, graph) of each op that reads a tensor of `graph`, also within branches and loops. The type is ROWS for an
+    op that gathers rows.
+    """
     for op in tensor.consumers():
         bodies = _bodies(op)
         for body in bodies:
@@ -128,7 +132,9 @@ def _is_zero_constant(tensor: Any) -> bool:
 
 
 def _sometimes_none(targets: list[Any], sources: list[Any]) -> str | None:
-    """The name of a source that is connected to the targets only by branches that may not be taken."""
+    """The name of a source that is connected to the targets only by branches and loops that may not run; None if there
+    is none.
+    """
     if not targets or not tf_internals.graphs.is_step_graph(targets[0].graph):
         return None
     possible = _Reach(sure=False)
@@ -144,14 +150,16 @@ def _sometimes_none(targets: list[Any], sources: list[Any]) -> str | None:
 
 
 class _Reach:
-    """The tensors from which a gradient flows to others: by some way through branches and loops, or by each."""
+    """A search for the tensors to which gradients of others flow: on some way through branches and loops, or, if
+    `sure`, on every way.
+    """
 
     def __init__(self, *, sure: bool) -> None:
         self.sure, self.met_branches = sure, False
         self._outer: dict[int, Any] = {}  # id of an input of the function around a branch or loop -> what it is given
 
     def of(self, tensors: list[Any]) -> set[str]:
-        """The names of those behind these, in their graph; these included."""
+        """The names of the tensors in the same graph to which gradients of `tensors` flow, these included."""
         found: set[str] = set()
         left = list(tensors)
         while left:
@@ -181,8 +189,9 @@ class _Reach:
         return list(op.inputs) if tf_internals.graphs.has_gradient(op) else []
 
     def _through_loop(self, op: Any, condition: Any, body: Any, output: int) -> set[int]:
-        """The inputs of a loop that reach an output of it: after no run the same, after any number those that reach
-        themselves, too.
+        """The inputs of a loop that reach its output `output`. After no run, this is the input at the same position;
+        after more runs, it is the inputs that reach it through the body. If `sure`, only inputs count that reach it
+        after any number of runs.
         """
         once = self._inputs(body, output)
         if not self.sure:
@@ -208,14 +217,16 @@ def _may_carry(kind: tf.DType) -> bool:
 
 
 def _holds(condition: Any, inputs: Any) -> bool:
-    """Whether constants tell that a loop with these inputs runs at least once."""
+    """Whether constants show that a loop with these inputs runs at least once."""
     known = {given.name: taken for given, taken in zip(condition.inputs, inputs, strict=True)}
     with tf.init_scope(), tf.device("CPU:0"):
         return bool(_value(condition.outputs[0], known))
 
 
 def _value(tensor: Any, known: Mapping[str, Any] = MappingProxyType({})) -> Any:
-    """What a tensor of a trace is, as an eager one, where constants tell; else None. known: what is given by name."""
+    """The eager value of a tensor of a trace, if constants determine it; else None. known: name of an input of its
+    graph -> the tensor outside of the graph that is given for it.
+    """
     if tensor.name in known:
         return _value(known[tensor.name])
     op = tensor.op

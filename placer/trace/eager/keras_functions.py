@@ -1,4 +1,4 @@
-"""What Keras's functions compute otherwise while a step is traced than op by op."""
+"""Watches for functions of Keras that compute something else while a step is traced than op by op."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.trace.eager.replacing import replaced
 
-CHOOSING = (  # ops whose values decide how many elements come out, by how their types begin
+CHOOSING = (  # how the types of ops begin whose input values decide how many elements come out
     "Where", "Unique", "DynamicPartition", "NonMaxSuppression", "SparseSlice", "ListDiff", "DenseToDense",
 )  # fmt: skip
-CUTTING = ("StridedSlice", "Slice")  # whose inputs after the first say where
+CUTTING = ("StridedSlice", "Slice")  # their inputs after the first say where to cut
 
 
 @contextmanager
 def watched_keras(note: Callable[[str], None]) -> Iterator[None]:
-    """Call `note` with the reason, in words, where Keras takes logits of the op that made a tensor, or asks for the
-    size of a tensor that is not known, in this thread and block. Under the lock `patching`.
+    """Call `note` with the reason, in words, when Keras takes logits from the op that made a tensor, or asks for the
+    unknown size of a tensor, in this thread and block. The caller holds the lock `patching`.
     """
     thread = threading.get_ident()
 
@@ -32,7 +32,7 @@ def watched_keras(note: Callable[[str], None]) -> Iterator[None]:
                 note(f"{reason}, or decorate it with @tf.function if that is meant")
             return function(*args, **kwargs)
 
-        # AutoGraph would convert what it finds here, and not Keras's own.
+        # AutoGraph would convert this function, though it does not convert Keras's own.
         return tf.autograph.experimental.do_not_convert(called)  # type: ignore[no-any-return]
 
     functions = tf_internals.keras_parts.keras_functions()
@@ -50,7 +50,9 @@ def watched_keras(note: Callable[[str], None]) -> Iterator[None]:
 
 
 def _logits(output: Any, from_logits: bool, op_type: str, loss: str) -> str | None:
-    """Of what an activation of Keras's makes, it takes the logits eagerly, too."""
+    """Why a crossentropy takes the logits only in a trace, in words; None if it does not. If an activation of Keras's
+    made the probabilities, it takes the logits eagerly, too.
+    """
     if (
         not tf.is_symbolic_tensor(output)
         or "logits" in tf_internals.keras_parts.tied_by_keras(output)
@@ -64,7 +66,9 @@ def _logits(output: Any, from_logits: bool, op_type: str, loss: str) -> str | No
 
 
 def _mean(values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size") -> str | None:
-    """Of no values, eagerly none come back, and no gradient with them; a trace makes their mean 0."""
+    """Why a loss may differ in a trace, in words; None if it may not. If there are no values, Keras eagerly returns
+    none, and no gradient flows; in a trace their mean is 0.
+    """
     if reduction in (None, "none") or not tf.is_symbolic_tensor(values) or values.shape.rank != 1:
         return None
     if not _is_chosen(values):
@@ -76,7 +80,9 @@ def _mean(values: Any, sample_weight: Any = None, reduction: str | None = "sum_o
 
 
 def _extreme(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> str | None:
-    """Of no values, it raises an error eagerly, and gives an infinity once it is traced."""
+    """Why a maximum or minimum may differ in a trace, in words; None if it may not. If there are no values, Keras
+    raises an error eagerly, and returns an infinity in a trace.
+    """
     if initial is not None or not tf.is_symbolic_tensor(x) or not _is_chosen(x):
         return None
     return (
@@ -86,7 +92,7 @@ def _extreme(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = No
 
 
 def _is_chosen(tensor: Any) -> bool:
-    """Whether values decide how many elements a tensor has. That of a batch may be unknown, too, and is not 0."""
+    """Whether values decide how many elements a tensor has. The size of a batch may be unknown, too, but is not 0."""
     if tensor.shape.is_fully_defined():
         return False
     left, seen = [tensor], set()
@@ -100,13 +106,13 @@ def _is_chosen(tensor: Any) -> bool:
         left += one.op.inputs
         left += [made for graph in _graphs_of(one.op) for made in graph.outputs]
         if not one.op.inputs:
-            captures = getattr(one.graph, "captures", ())  # of what is around it
+            captures = getattr(one.graph, "captures", ())  # from the graph around it
             left += [outer for outer, inner in captures if inner is one and tf.is_symbolic_tensor(outer)]
     return False
 
 
 def _is_cut(op: Any) -> bool:
-    """Whether an op takes a slice whose ends are made of values, and not of constants and shapes alone."""
+    """Whether an op takes a slice whose ends are computed from values, and not only from constants and shapes."""
     left = list(op.inputs[1:]) if op.type in CUTTING else []
     while left:
         one = left.pop().op
@@ -118,7 +124,7 @@ def _is_cut(op: Any) -> bool:
 
 
 def _graphs_of(op: Any) -> list[Any]:
-    """The graphs of the branches, of a loop's body or of a function, that make what an op gives."""
+    """The graphs that make an op's outputs: of its branches, of its loop's body, or of the function that it calls."""
     loop, called = tf_internals.graphs.loop_of(op), tf_internals.graphs.called_graph(op)
     if called is not None:
         return [called]

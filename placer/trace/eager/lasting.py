@@ -1,4 +1,4 @@
-"""What libraries do for a step while it is traced that outlasts the trace: variables made, losses that layers keep."""
+"""Watches what libraries do in a trace that outlasts it: make variables, build optimizers, keep losses in layers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from placer.trace.eager.replacing import replaced
 
 @contextmanager
 def no_new_variables(note: Callable[[str], None]) -> Iterator[None]:
-    """Raise BadInputError, and call `note` with the same reason, where anything in this thread and block makes a
-    variable. A trace takes branches that no step took, and would build what they use; the user's optimizer knows
-    nothing of that.
+    """Raise BadInputError, and call `note` with the same reason, when anything in this thread and block makes a
+    variable. A trace runs branches that no step has run, and would make the variables that they use; the user's
+    optimizer would not know these variables.
     """
 
     def refuse(_: Any, **kwargs: Any) -> Any:
@@ -27,7 +27,7 @@ def no_new_variables(note: Callable[[str], None]) -> Iterator[None]:
         raise BadInputError(why)
 
     with ExitStack() as scopes:
-        with tf.init_scope():  # where Keras makes them
+        with tf.init_scope():  # Keras makes variables there
             scopes.enter_context(tf.variable_creator_scope(refuse))
         scopes.enter_context(tf.variable_creator_scope(refuse))
         yield
@@ -35,9 +35,9 @@ def no_new_variables(note: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def watched_optimizers(note: Callable[[str], None]) -> Iterator[None]:
-    """Raise BadInputError, and call `note` with the same reason, where an optimizer of Keras's is built in this thread
-    and block. It takes itself for built before it makes its variables, so that refusing these would break the user's
-    own calls. Under the lock `patching`.
+    """Raise BadInputError, and call `note` with the same reason, when an optimizer of Keras's is built in this thread
+    and block. An optimizer marks itself as built before it makes its variables, so that refusing only the variables
+    would break the user's own calls. The caller holds the lock `patching`.
     """
     thread, kind = threading.get_ident(), tf.keras.optimizers.Optimizer
     build = kind.build
@@ -58,8 +58,9 @@ def watched_optimizers(note: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def watched_losses(note: Callable[[str], None]) -> Iterator[None]:
-    """Call `note` with the reason, in words, where a layer of Keras's keeps a loss in this block: `model.losses` would
-    hold tensors of the trace, and no placed step puts values in their place. Under the lock `patching`.
+    """Call `note` with the reason, in words, when a layer of Keras's keeps a loss in this thread and block:
+    `model.losses` would hold tensors of the trace, and no placed step would replace them by values. The caller holds
+    the lock `patching`.
     """
     thread = threading.get_ident()
     add_loss = tf.keras.layers.Layer.add_loss

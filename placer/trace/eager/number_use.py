@@ -1,9 +1,9 @@
-"""What a traced step does with a Python number that became a scalar tensor: only what Python would do alike is allowed.
+"""Checks what a traced step does with a Python number that became a scalar tensor: it may do only what Python would do.
 
-Python counts in 64 bits and without an end, a tensor in float32 or int32. As long as a number meets a tensor of the
-step first, it is rounded there either way. Arithmetic of numbers among themselves is done by Python in the untouched
-step, so a placed one may do what keeps the relative error of float32, and no more: a comparison and an int of a float
-may jump where it is rounded.
+Python computes floats in 64 bits and ints of any size, a tensor float32 or int32. If a number first meets a tensor of
+the step, it is rounded there either way. In the untouched step, Python does the arithmetic between numbers. A placed
+step may do only such arithmetic between numbers that keeps the relative error of float32, because a comparison, and an
+int that is made of a float, may jump when the float is rounded.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ ROUNDED = tuple(kind.as_datatype_enum for kind in (tf.float32, tf.float16, tf.bf
 SHORT = frozenset(kind.as_datatype_enum for kind in (tf.float16, tf.bfloat16))
 
 BACKWARD = "__backward_"  # in TensorFlow's names of functions for gradients
-COUNT = "placer_count"  # of what `int` and `len` give for a tensor, and of an int or bool that a branch gives
+COUNT = "placer_count"  # the name of what `int` and `len` make of a tensor, and of a branch's int or bool
 TRACED_ANEW = "takes it into a tf.function, which TensorFlow would trace anew for each value"
-OUTGROWS = frozenset({"Mul", "Pow", "Square", "Prod", "Cumprod"})  # of ints: what may need more than 32 bits soon
-OF_SHAPES = frozenset({"Shape", "Rank", "TensorListLength", "Const"})  # small, or the same in each call
-PICKS = frozenset({"Identity", "StridedSlice", "GatherV2", "Cast"})  # what takes dimensions of a shape
-NUMBER = "placer_number"  # the name of a constant that a branch gives for a float of Python's
+OUTGROWS = frozenset({"Mul", "Pow", "Square", "Prod", "Cumprod"})  # ops on ints that may soon need more than 32 bits
+OF_SHAPES = frozenset({"Shape", "Rank", "TensorListLength", "Const"})  # values are small, or the same in each call
+PICKS = frozenset({"Identity", "StridedSlice", "GatherV2", "Cast"})  # ops that take dimensions of a shape
+NUMBER = "placer_number"  # the name of the constant that a branch returns for a Python float
 
 
 def branch_number_misused(graph_def: Any) -> str | None:
-    """As `number_misused`, for floats of Python's that a branch or a loop sets (`if step > 1000: decay = 0.9999`),
-    which are known by their name.
+    """As `number_misused`, for Python floats that a branch or a loop sets (`if step > 1000: decay = 0.9999`). They are
+    known by the name of their constant.
     """
     set_by = _set_by(graph_def, NUMBER)
     if not set_by:
@@ -54,19 +54,19 @@ def branch_number_misused(graph_def: Any) -> str | None:
 
 
 def _set_by(graph_def: Any, mark: str) -> dict[str, list[int]]:
-    """Which outputs of which functions are constants of this name."""
+    """Function -> which of its outputs are constants whose names begin with `mark`."""
     found = {body.signature.name: _numbers_of(body, mark) for body in graph_def.library.function}
     return {name: outputs for name, outputs in found.items() if outputs}
 
 
 def _taken(graph_def: Any, set_by: Mapping[str, list[int]]) -> list[str]:
-    """The nodes that take such outputs of branches and loops."""
+    """The Identity nodes that take the outputs `set_by` of branches and loops."""
     found = {(node.name, i) for node in graph_def.node for name in called(node) for i in set_by.get(name, ())}
     return [node.name for node in graph_def.node if node.op == "Identity" and parse_input(node.input[0]) in found]
 
 
 def _numbers_of(body: Any, mark: str) -> list[int]:
-    """Which outputs of a function are constants of this name."""
+    """Which outputs of a function are constants whose names begin with `mark`."""
     nodes = {node.name: node for node in body.node_def}
     found = []
     for i, output in enumerate(body.signature.output_arg):
@@ -79,15 +79,17 @@ def _numbers_of(body: Any, mark: str) -> list[int]:
 
 
 def number_misused(graph_def: Any, numbers: Iterable[str]) -> str | None:
-    """What a step computes with the inputs named `numbers` that Python would compute more exactly, in words; None
-    where it computes nothing of the kind.
+    """What a step computes with the inputs named `numbers` that Python would compute more exactly, in words; None if
+    there is nothing of the kind.
     """
     functions = {function.signature.name: function for function in graph_def.library.function}
     return _misused(list(graph_def.node), set(numbers), functions)
 
 
 def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) -> str | None:
-    """scalars: names of nodes that are numbers. Those computed of numbers and constants alone are numbers, too."""
+    """As `number_misused`, for the nodes of a graph or a function. scalars: names of nodes that are numbers. Nodes that
+    are computed only from numbers and constants are numbers, too.
+    """
     known = scalars | {node.name for node in nodes if node.op in CONSTANTS}
     made, grows = set(scalars), True
     while grows:  # nodes of a function are in no order
@@ -115,15 +117,16 @@ def _misused(nodes: list[Any], scalars: set[str], functions: Mapping[str, Any]) 
 
 
 def count_in_a_call(graph_def: Any) -> str | None:
-    """Whether an int or bool of Python's that depends on a tensor goes into a function that the step calls, in words;
-    None where none does. Eagerly TensorFlow traces that for each number anew, and follows its branches in Python. A
-    cast makes a tensor of it in either case. Not followed: what a branch within a branch sets.
+    """How a Python int or bool that depends on a tensor goes into a function that the step calls, or outgrows 32 bits,
+    in words; None if none does. Eagerly, TensorFlow traces the function again for each number, and follows its branches
+    in Python. A cast makes a tensor of the number in either case. A number that a branch within a branch sets is not
+    followed.
     """
     whole = _into_a_call(graph_def.node, _taken(graph_def, _set_by(graph_def, COUNT)))
     bodies = (
         (body.node_def, [given.name for given in body.signature.input_arg]) for body in graph_def.library.function
     )
-    # What a body captures keeps its name.
+    # A number that a body captures keeps its name.
     return whole or next(filter(None, (_into_a_call(nodes, filter(_is_count, names)) for nodes, names in bodies)), None)
 
 
@@ -132,7 +135,9 @@ def _is_count(name: str) -> bool:
 
 
 def _into_a_call(nodes: Sequence[Any], counts: Iterable[str]) -> str | None:
-    """counts: names of inputs and nodes that are some; so are nodes named so, and what is computed of counts alone."""
+    """As `count_in_a_call`, for the nodes of a graph or a function. counts: names of inputs and nodes that are counts.
+    Nodes whose name has COUNT, and nodes that are computed only from counts and constants, are counts, too.
+    """
     made = {*counts, *filter(_is_count, (node.name for node in nodes))}
     small = _of_shapes(nodes) if made else set()
     known, grows = {node.name for node in nodes if node.op in CONSTANTS}, bool(made)
@@ -155,7 +160,7 @@ def _into_a_call(nodes: Sequence[Any], counts: Iterable[str]) -> str | None:
 
 
 def _of_shapes(nodes: Sequence[Any]) -> set[str]:
-    """The nodes whose values are dimensions of tensors, whose products are small, too."""
+    """The nodes whose values are dimensions of tensors. Products of dimensions are small, too."""
     by_name = {node.name: node for node in nodes}
     found: set[str] = set()
     for node in nodes:
@@ -168,7 +173,9 @@ def _of_shapes(nodes: Sequence[Any]) -> set[str]:
 
 
 def _within_call(node: Any, data: list[str], made: set[str], functions: Mapping[str, Any]) -> str | None:
-    """A gradient goes on through functions that the step calls, and gives them no number."""
+    """How a function that `node` calls misuses a number, in words; None if it does not. Only a backward function may
+    take a number: eagerly, a gradient flows through called functions, and gives them no Python number.
+    """
     if BACKWARD not in node.attr["f"].func.name:
         return f"op {node.name} {TRACED_ANEW}"
     body = functions[node.attr["f"].func.name]
@@ -182,7 +189,7 @@ def has_short_floats(graph_def: Any) -> bool:
 
 
 def in_short_floats(graph_def: Any) -> int:
-    """How many ops of a step compute in floats of 16 bits."""
+    """The number of ops of a step that compute in floats of 16 bits."""
     return sum("T" in node.attr and node.attr["T"].type in SHORT for node in _all_nodes(graph_def))
 
 
@@ -193,12 +200,12 @@ def _all_nodes(graph_def: Any) -> Iterator[Any]:
 
 
 def _allowed(node: Any) -> frozenset[str]:
-    """The ops that may take numbers of this node's type. What `/` makes of ints is of float64, as Python's own is."""
+    """The ops that may take numbers of this node's type. `/` of ints gives a float64, as it does in Python."""
     kind = node.attr["T"].type if "T" in node.attr else 0
     exact = frozenset() if kind in ROUNDED else COMPARES
     return PASSES | CHOICES | exact | (INTS if kind and tf.as_dtype(kind).is_integer else FLOATS)
 
 
 def _retyped(node: Any) -> bool:
-    """Whether a float32 becomes an int or a double, which the untouched step makes of Python's own number."""
+    """Whether a rounded float becomes an int or a double, which the untouched step makes of Python's own number."""
     return node.op == "Cast" and node.attr["SrcT"].type in ROUNDED and node.attr["DstT"].type not in ROUNDED

@@ -1,4 +1,4 @@
-"""Ops that do something else once they are traced than they do eagerly."""
+"""Finds ops that do something else once they are traced than eagerly."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 def eager_difference(concrete: Any) -> str | None:
-    """Why a plain step would do something else once it is traced, in words; None where it would not.
+    """Why a plain step would do something else once it is traced, in words; None if it would not.
 
-    Eagerly each call of a random op with a seed goes on in one stream of the program; a traced op has a stream of its
-    own. Ops without any seed are random either way, and stateless ones draw the same numbers. A check that fails ends
-    an eager step where it stands, before all that follows; nothing orders it with the writes of a traced step.
+    Eagerly, each call of a random op with a seed continues one stream of the program; a traced op has a stream of its
+    own. Ops without any seed are random either way, and stateless ops draw the same numbers. A check that fails ends an
+    eager step before everything that follows; in a traced step nothing orders the check and the writes.
     """
     graph_def = concrete.graph.as_graph_def()
     for node in nodes_within(graph_def):

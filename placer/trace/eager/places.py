@@ -1,5 +1,5 @@
-"""What the user's objects hold before something is traced, to find what tracing changed in them, and to take the
-tensors of the trace out of them again. No code of the user's runs for it.
+"""Records what the user's objects hold before something is traced, to find what tracing changed in them, and to take
+the tensors of the trace out of them again. This runs no code of the user's.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from placer.trace.python.kinds import (
 )
 
 WRAPPED_BY = "placer.train."  # modules whose frames call the user's step
-MOST_PLACES = 20_000  # that are compared
-DEPTH = 4  # of containers within what a trace put somewhere
+MOST_PLACES = 20_000  # places that are compared
+DEPTH = 4  # levels of containers within a value that are searched for a tensor
 ROWS = (list, tuple, set, frozenset, deque)
 CONTAINERS = (dict, list, set, deque, bytearray, array.array)
 
@@ -52,22 +52,22 @@ CONTAINERS = (dict, list, set, deque, bytearray, array.array)
 class _Held(NamedTuple):
     words: str
     holder: Any
-    parts: list[Any]  # what it held
-    named: dict[Any, Any]  # the same of a dict by key, and of an object by attribute
+    parts: list[Any]  # what the holder held
+    named: dict[Any, Any]  # the same by key for a dict, and by attribute for an object
 
 
 class Places:
-    """What functions hold in their variables, and in the containers and objects there."""
+    """A record of what functions hold in their variables, and in the containers and objects there."""
 
     def __init__(
         self, begin: Iterable[tuple[str, Any]], managed: Collection[str] = (), in_globals: bool = False
     ) -> None:
-        """begin: what to look at, with the words for it. managed: names that AutoGraph sets. in_globals: whether to
-        look at globals that functions name, too.
+        """begin: (words, value) of each place to begin with. managed: names that AutoGraph sets. in_globals: whether to
+        look also at globals that functions name.
         """
         self._held: list[_Held] = []
         self._seen: set[int] = set()
-        self._of_libraries: set[int] = set()  # ids of what objects of Keras's classes hold, which it fills itself
+        self._of_libraries: set[int] = set()  # ids of objects of Keras's classes, and of what they hold
         self._left = deque(begin)
         self._managed, self._in_globals = managed, in_globals
         while self._left and len(self._held) < MOST_PLACES:
@@ -76,7 +76,7 @@ class Places:
 
     @classmethod
     def around(cls, frame: FrameType) -> Places:
-        """What the functions that run now hold."""
+        """A record of what the functions that are running hold, from `frame` outwards to the step."""
         begin: list[tuple[str, Any]] = []
         managed: set[str] = set()
         for at in frames_of(frame):
@@ -86,7 +86,7 @@ class Places:
         return cls(begin, managed)
 
     def changed(self) -> str | None:
-        """The first that holds something else now, in words; None where none does."""
+        """The first place that holds something else now, in words; None if there is none."""
         if self._overflow:
             return "more than can be compared"
         for held in self._held:
@@ -96,15 +96,15 @@ class Places:
         return None
 
     def restore(self) -> str | None:
-        """Take tensors of a trace out of what held none of them, and put back what was in their places: they mean
-        nothing after it, and the step as the user wrote it did not put them there. All else stays: another thread may
-        have changed it meanwhile, and Keras keeps what it has built.
+        """Take the tensors of a trace out of the places where it put them, and put back what was there before.
 
-        Returns the first that held any, in words, but for what Keras fills itself; None where none did.
+        Such tensors mean nothing after the trace, and the step as the user wrote it did not put them there. Everything
+        else stays, because another thread may have changed it meanwhile, and Keras keeps what it has built. Returns the
+        first place that held such a tensor, in words, except places that Keras fills itself; None if none did.
         """
         found = None
         for held in self._held:
-            with suppress(Exception):  # what one object refuses must not keep the others from it, or hide an error
+            with suppress(Exception):  # an object that refuses must not keep others from it, or hide an error
                 if _restore(held) and id(held.holder) not in self._of_libraries:
                     found = found or held.words
         return found
@@ -143,19 +143,19 @@ class Places:
             if is_object and self._in_globals:
                 inner = (*(own_dict(value) or {}).values(), *_of_class(type(value)))
                 self._left.extend((words, part) for part in inner if not is_plain(part))
-            if parts or isinstance(value, CONTAINERS) or is_object:  # what is empty may be filled
+            if parts or isinstance(value, CONTAINERS) or is_object:  # an empty one may be filled
                 self._held.append(_Held(words, value, parts, _named(value)))
 
 
 def frames_of(frame: FrameType | None) -> Iterator[FrameType]:
-    """Those that run now, from this one to the step's."""
+    """The frames that are running, from `frame` outwards to the step's."""
     while frame is not None and not str(frame.f_globals.get("__name__")).startswith(WRAPPED_BY):
         yield frame
         frame = frame.f_back
 
 
 def _globals_of(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function's code may take from its module, and from modules that it names there."""
+    """(name, value) of what a function's code may take from its module, and from the user's modules that it names."""
     names = list(_names(function.__code__))
     for name in names:
         value = function.__globals__.get(name)
@@ -174,7 +174,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _of_class(kind: type) -> Iterator[Any]:
-    """The functions of a class and of its bases, and the containers that they share."""
+    """The functions and the containers that a class and its bases hold, without classes of libraries."""
     for base in kind.__mro__:
         if not is_library(base.__module__):
             for value in vars(base).values():
@@ -187,7 +187,7 @@ def _of_class(kind: type) -> Iterator[Any]:
 
 
 def _parts(value: Any) -> list[Any]:
-    """What a container, a closure's cell, or an object of a class of the user's own holds."""
+    """The contents of a container, an array, a closure's cell, or an object of a class of the user's own."""
     stored, _ = tf_internals.containers.tracked_container(value)
     if issubclass(type(stored), dict):
         return [*dict.keys(stored), *dict.values(stored)]
@@ -208,7 +208,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _named(value: Any) -> dict[Any, Any]:
-    """What a dict holds by key, and an object by attribute; empty for anything else."""
+    """The contents of a dict by key, or of an object by attribute; empty for anything else."""
     stored, _ = tf_internals.containers.tracked_container(value)
     if issubclass(type(stored), dict):
         return dict(dict.items(stored))
@@ -224,7 +224,7 @@ def _is_object(kind: type) -> bool:
 
 
 def _slots_of(kind: type) -> dict[str, Any]:
-    """The slots that a class of the user's own, and its bases, keep values in, by attribute."""
+    """Attribute -> slot in which a class of the user's own, or a base of it, keeps the attribute's value."""
     if not is_user_class(kind):
         return {}
     slots = {name: vars(base).get(name) for base in kind.__mro__ for name in slots_of(base)}
@@ -239,7 +239,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _restore(held: _Held) -> bool:
-    """Undo it in one holder; whether there was anything to undo."""
+    """Take the tensors of a trace out of one holder; return whether it held any."""
     holder, note = tf_internals.containers.tracked_container(held.holder)
     kind, done = type(holder), False
     if issubclass(kind, dict):
@@ -258,7 +258,7 @@ def _restore(held: _Held) -> bool:
 
 
 def _restore_named(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
-    """Undo it in a dict; whether there was anything to undo."""
+    """Take the tensors of a trace out of a dict; return whether it held any."""
     kind = OrderedDict if isinstance(now, OrderedDict) else dict
     made = [key for key, value in list(kind.items(now)) if _is_made(before.get(key, EMPTY), value)]
     for key in made:
@@ -270,7 +270,7 @@ def _restore_named(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
 
 
 def _restore_object(now: Any, before: dict[str, Any]) -> bool:
-    """Undo it in an object; whether there was anything to undo."""
+    """Take the tensors of a trace out of an object; return whether it held any."""
     slots, attributes = _slots_of(type(now)), own_dict(now)
     undone = attributes is not None and _restore_named(
         attributes, {name: was for name, was in before.items() if name not in slots}
@@ -283,8 +283,8 @@ def _restore_object(now: Any, before: dict[str, Any]) -> bool:
 
 
 def _restore_row(now: list[Any] | deque[Any], before: list[Any]) -> bool:
-    """Undo it in a list; whether there was anything to undo. Where another thread has put something there, too, that
-    stays.
+    """Take the tensors of a trace out of a list or a deque; return whether it held any. Values that another thread has
+    put there meanwhile stay.
     """
     kind: Any = deque if issubclass(type(now), deque) else list
     values = list(kind.__iter__(now))
@@ -309,7 +309,9 @@ def _restore_cell(cell: CellType, before: Any) -> bool:
 
 
 def _restore_array(now: Any, before: list[Any]) -> bool:
-    """Undo it in an array of objects that has the shape it had. before: its `_parts`."""
+    """Take the tensors of a trace out of an array of objects whose shape has not changed; return whether it held any.
+    before: what `_parts` gave for the array.
+    """
     if not now.dtype.hasobject or before[0] != str(now.shape):
         return False
     undone = False
@@ -325,7 +327,7 @@ def _is_made(before: Any, now: Any) -> bool:
 
 
 def _holds_tensor(value: Any, depth: int = DEPTH) -> bool:
-    """Whether a value is a tensor of a trace, or holds one, so many containers deep."""
+    """Whether a value is a tensor of a trace, or holds one, at most `depth` containers deep."""
     kind = type(value)
     if depth and kind in (tuple, list, dict):
         return any(_holds_tensor(one, depth - 1) for one in (value.values() if kind is dict else value))

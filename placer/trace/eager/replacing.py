@@ -1,4 +1,4 @@
-"""Attributes of libraries that are others for a while."""
+"""Replaces attributes of libraries for a while."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 @contextmanager
 def replaced(attributes: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
-    """In the block, each of these modules and classes has this attribute with this value; then what it had before, or
-    none. Under the lock `patching`, because other threads meet them, too.
+    """Set attributes of modules and classes within the block; then give them their old values, or delete those that are
+    new. attributes: (owner, name, value) of each. The caller holds the lock `patching`, because other threads see the
+    new values, too.
     """
     before = []
     try:

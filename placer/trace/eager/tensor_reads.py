@@ -1,4 +1,4 @@
-"""Reads of a tensor's shape or value that are Python numbers eagerly, and something else while a step is traced."""
+"""Watches reads of a tensor's shape or value, which are Python numbers eagerly, but not while a step is traced."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from placer.trace.eager.number_use import COUNT
 from placer.trace.eager.replacing import replaced
 from placer.trace.python.kinds import is_library, is_tensor
 
-patching = threading.RLock()  # held while a trace is watched, because what watches replaces what all threads use
+patching = threading.RLock()  # held while a trace is watched, because watching replaces attributes that all threads use
 AUTOGRAPH = "tensorflow.python.autograph."
 BODIES = ("if_body", "else_body", "loop_body", "loop_test")  # functions that AutoGraph makes within a converted one
-EXACT = (tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32)  # whose values int32 holds
+EXACT = (tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32)  # types whose values int32 holds
 NUMBERS = {"int": ("an int", "int32"), "float": ("a float", "float32")}  # and the tensor that AutoGraph makes instead
-TEXTS = ("__str__", "__repr__")  # of a tensor, also where it is formatted
-WHOLE = (  # what reads all dimensions of a shape
+TEXTS = ("__str__", "__repr__")  # of a tensor, also called when it is formatted
+WHOLE = (  # attributes of a shape that read all its dimensions
     "__iter__", "__eq__", "__ne__", "__str__", "__repr__", "as_list", "as_proto", "dims", "num_elements",
     "is_fully_defined", "assert_is_fully_defined", "is_compatible_with", "is_subtype_of", "assert_is_compatible_with",
     "concatenate", "merge_with", "most_specific_compatible_shape", "assert_has_rank", "with_rank",
@@ -31,8 +31,8 @@ WHOLE = (  # what reads all dimensions of a shape
 
 @contextmanager
 def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
-    """Call `note` with the reason, in words, where code of the user's own reads a dimension that is not known, in this
-    thread and block. Eagerly, each dimension is a number; the guard of `if kept.shape[0] == 0` is false in any trace.
+    """Call `note` with the reason, in words, when the user's own code reads an unknown dimension, in this thread and
+    block. Eagerly, each dimension is a number; the condition of `if kept.shape[0] == 0` is false in any trace.
     """
     thread = threading.get_ident()
 
@@ -57,10 +57,10 @@ def watched_shapes(note: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def watched_values(note: Callable[[str], None]) -> Iterator[None]:
-    """Call `note` with the reason, in words, where `float` is called with a tensor, or `int` with one that int32 may
-    not hold, or code of the user's own asks whether a tensor has `numpy` or makes text of it, in this thread and block.
-    Eagerly the first two give Python's numbers, a float of 64 bits or an int of any size, without a gradient, the third
-    is true, and text shows the value.
+    """Call `note` with the reason, in words, when a tensor is read as follows in this thread and block: `float` is
+    called with a tensor, or `int` with a tensor whose values int32 may not hold, or the user's own code asks whether a
+    tensor has `numpy` or makes text of a tensor. Eagerly, `float` and `int` give Python numbers (a float of 64 bits, an
+    int of any size) without a gradient, a tensor has `numpy`, and its text shows the value.
     """
     thread = threading.get_ident()
     tensor_kind: Any = tf_internals.graphs.symbolic_tensor()
@@ -140,7 +140,7 @@ def _patches(kind: Any, read: Callable[[Any, tf.TensorShape, FrameType], tf.Tens
 
 
 def _partly_known(shape: tf.TensorShape, note: Callable[[], None]) -> tf.TensorShape:
-    """The shape, which calls `note` where a dimension is read that is not known."""
+    """A copy of `shape` that calls `note` when an unknown dimension is read."""
 
     def whole(name: str) -> Any:
         true: Any = getattr(tf.TensorShape, name)
@@ -164,7 +164,7 @@ def _partly_known(shape: tf.TensorShape, note: Callable[[], None]) -> tf.TensorS
 
 
 def caller_of(frame: FrameType) -> FrameType:
-    """The frame by which AutoGraph was called, where this one is of its own."""
+    """The nearest frame, from `frame` outwards, that is not AutoGraph's own."""
     at: FrameType | None = frame
     while at is not None and str(at.f_globals.get("__name__")).startswith(AUTOGRAPH):
         at = at.f_back
@@ -172,7 +172,7 @@ def caller_of(frame: FrameType) -> FrameType:
 
 
 def _asker(frame: FrameType) -> FrameType:
-    """The frame of who wants to know a shape: NumPy's functions and Keras's `int_shape` read it for their callers."""
+    """The frame that asks for a shape: NumPy's functions and Keras's `int_shape` read shapes for their callers."""
     at: FrameType = frame
     while at.f_back is not None and (
         is_library(at.f_globals.get("__name__")) == "numpy" or at.f_code.co_name == "int_shape"
@@ -186,7 +186,9 @@ def is_users(frame: FrameType) -> bool:
 
 
 def name_of(frame: FrameType) -> str:
-    """The name of the user's function, of which AutoGraph makes one (tf__step) with others in it (if_body)."""
+    """The name of the user's function that a frame runs. AutoGraph turns it into another function (tf__step), and puts
+    its branches and loops into functions within that one (if_body).
+    """
     at: FrameType | None = frame
     while at is not None and at.f_code.co_name in BODIES:
         at = caller_of(at.f_back) if at.f_back is not None else None

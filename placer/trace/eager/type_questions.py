@@ -1,4 +1,4 @@
-"""Questions for the type of an argument that is an array or a number eagerly, and a tensor while a step is traced."""
+"""Watches questions for the type of an argument that is eagerly an array or a number, and in a trace a tensor."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from placer.trace.eager.tensor_reads import caller_of, is_users, name_of, patchi
 
 NUMBERS = (int, float)
 Eager = Mapping[int, type]
-"""By the id of a tensor that stands for an argument: the type of what the user's step is given there eagerly."""
+"""The id of a tensor that stands for an argument -> the type of the value that the user's step gets there eagerly."""
 
 
 @contextmanager
 def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
-    """Call `note` with the reason, in words, where code of the user's own asks for the type of such an argument, or of
-    what is made of such arguments alone, in this thread and block, and eagerly gets another answer: by `isinstance`,
-    `type` or `tf.is_tensor`.
+    """Call `note` with the reason, in words, when the user's own code asks, in this thread and block, for the type of
+    an argument in `eager`, or of a value that is made only of such arguments, and would get another answer eagerly. It
+    may ask by `isinstance`, `type` or `tf.is_tensor`.
     """
     thread, known, is_tensor = threading.get_ident(), dict.fromkeys(eager, True), tf.is_tensor
-    kinds = {*eager.values(), *(NUMBERS if {*NUMBERS} & {*eager.values()} else ())}  # of what is made of them
+    kinds = {*eager.values(), *(NUMBERS if {*NUMBERS} & {*eager.values()} else ())}  # of values made of them
 
     def differs(value: Any, answer: Callable[[type], bool], traced: bool) -> bool:
-        """answer: to the question, by the type of the value."""
+        """Whether the eager answer to a question for the type of `value` differs. answer: the answer for a type.
+        traced: the answer in the trace.
+        """
         if threading.get_ident() != thread or not eager or not tf.is_symbolic_tensor(value):
             return False
         kind = eager.get(id(value))
         if kind is not None:
             return answer(kind) != traced
-        # What is made of arrays and numbers is one itself, unless an op made it; then only tensors are asked for.
+        # A value made of arrays and numbers is one itself, unless an op made it; then code asks only for tensors.
         return not traced and any(map(answer, kinds)) and made_of(value, known) is True
 
     def asked(question: str) -> None:
@@ -51,7 +53,7 @@ def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
         found = isinstance(value, classes)
         try:
             is_other = differs(value, lambda kind: issubclass(kind, classes), found)
-        except TypeError:  # a protocol with attributes knows objects, and no classes
+        except TypeError:  # a protocol with attributes judges objects, but not classes
             is_other = True
         if is_other:
             asked("isinstance")

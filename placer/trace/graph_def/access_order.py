@@ -16,9 +16,9 @@ from placer.trace.graph_def.node_def import called, source_of
 
 READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 RESOURCE = tf.resource.as_datatype_enum
-CHECKS = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})  # where one raises, no write that waits for it runs
-RAISED = ("assertion failed", "Tensor had ")  # what they say
-HARMLESS = READS | {"VariableShape", "VarIsInitializedOp"}  # two of these on one variable may come in any order
+CHECKS = frozenset({"Assert", "CheckNumerics", "CheckNumericsV2"})  # if one raises, no write that waits for it runs
+RAISED = ("assertion failed", "Tensor had ")  # parts of the checks' error messages
+HARMLESS = READS | {"VariableShape", "VarIsInitializedOp"}  # two of these on one variable may run in any order
 # Ops that run functions: attribute -> the input that is the function's first argument.
 FIRST_ARGUMENT = {"f": 0, "cond": 0, "body": 0, "then_branch": 1, "else_branch": 1, "branches": 1}
 RUN_FUNCTIONS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile", "If", "StatelessIf",
@@ -26,8 +26,8 @@ RUN_FUNCTIONS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "While"
 
 
 class AccessOrder:
-    """Which ops of a graph that take one handle come after which others, by whatever path, and which writes after which
-    checks.
+    """The order, by any path, of the ops of a graph that take the same handle, and of writes and the checks before
+    them.
     """
 
     def __init__(self, graph_def: Any) -> None:
@@ -45,8 +45,8 @@ class AccessOrder:
         self._conflicts = dict(self._conflicting(functions))
 
     def restore(self) -> None:
-        """Have each op wait directly for those on its handles that it came after, and each write also for the checks,
-        unless it still does.
+        """Add the control edges that the order has lost: each op waits again for the ops on its handles that it came
+        after, and each write also for the checks that it came after.
         """
         now: dict[str, int] = {}
         for node in self._nodes:
@@ -58,7 +58,7 @@ class AccessOrder:
             now[node.name] = waits
 
     def first_open(self) -> tuple[str, str] | None:
-        """Two ops on one variable, at least one of which may write it, that may run in any order; None where there are
+        """Two ops on one variable that may run in any order, at least one of which may write it; None if there are
         none.
         """
         variables = {node.name for node in self._nodes if node.op == "VarHandleOp"}
@@ -70,7 +70,7 @@ class AccessOrder:
         return None
 
     def has_loose_check(self) -> bool:
-        """Whether a check may run before or after some write, so that what is written differs where it raises."""
+        """Whether nothing orders some check and some write, so that what is written may differ if the check raises."""
         return any(
             not self._before[write] & self._bit[check] and not self._before[check] & self._bit[write]
             for write in self._writes
@@ -78,8 +78,8 @@ class AccessOrder:
         )
 
     def _conflicting(self, functions: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-        """For each op that takes a handle, those before it on that handle, the last first, unless both only read it;
-        for one that may write it, also the checks that it comes after, the last first.
+        """Each op that takes a handle, with the ops before it on that handle, the last first, unless both only read it.
+        An op that may write it also gets the checks that it comes after, the last first, and is added to `_writes`.
         """
         earlier: defaultdict[str, list[tuple[str, bool]]] = defaultdict(list)
         for node in (node for node in self._nodes if node.name in self._handles):
@@ -96,12 +96,12 @@ class AccessOrder:
             yield node.name, [*found, *checks] if writes else found
 
     def _inputs_of(self, node: Any, handle: str) -> list[int]:
-        """The inputs as which a node takes a handle."""
+        """The positions of the inputs of a node that take a handle."""
         texts = enumerate(node.input)
         return [i for i, text in texts if not text.startswith("^") and self._given.get(source_of(text)) == handle]
 
     def _inherited(self, node: Any, found: dict[str, int]) -> int:
-        """The accesses that a node waits for, as bits. found: those of the nodes before it."""
+        """The accesses and checks that a node waits for, as bits. found: the same bits of the nodes before it."""
         waits = 0
         for source in map(source_of, node.input):
             waits |= found.get(source, 0) | self._bit.get(source, 0)
@@ -123,12 +123,12 @@ def _with_checks(functions: Mapping[str, Any]) -> set[str]:
 
 
 def _may_raise(node: Any, raising: Collection[str]) -> bool:
-    """Whether an op is a check, or runs a function that is `raising`."""
+    """Whether an op is a check, or runs one of the functions `raising`."""
     return node.op in CHECKS or (node.op in RUN_FUNCTIONS and any(name in raising for name in called(node)))
 
 
 def _in_order(nodes: Iterable[Any]) -> list[Any]:
-    """The nodes in a topological order; those of a cycle, as loops of TensorFlow 1 are, at the end."""
+    """The nodes in topological order; nodes of a cycle, or after one, come last, as in loops of TensorFlow 1."""
     by_name = {node.name: node for node in nodes}
     left = {name: len({s for s in map(source_of, node.input) if s in by_name}) for name, node in by_name.items()}
     users: defaultdict[str, list[str]] = defaultdict(list)
@@ -146,8 +146,8 @@ def _in_order(nodes: Iterable[Any]) -> list[Any]:
 
 
 def _handles(nodes: Iterable[Any]) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """(Node that gives a handle -> the handle, other op -> the handles that it takes). An Identity gives what it takes.
-    nodes: in a topological order.
+    """(Node that gives a handle -> the handle, other op -> the handles that it takes). An Identity gives the handle
+    that it takes. nodes: in topological order.
     """
     of: dict[str, str] = {}
     found: dict[str, tuple[str, ...]] = {}
@@ -171,7 +171,7 @@ def _only_reads(node: Any, taken: Collection[int], functions: Mapping[str, Any])
 
 
 def _reads_argument(node: Any, position: int, functions: Mapping[str, Any], within: frozenset[str]) -> bool:
-    """Whether the functions that an op runs only read what they are given as the op's input at `position`."""
+    """Whether the functions that an op runs only read the variable that is the op's input at `position`."""
     for attribute, first in FIRST_ARGUMENT.items():
         value = node.attr.get(attribute)
         for run in () if value is None else [value.func] if value.func.name else value.list.func:
@@ -185,7 +185,7 @@ def _reads_argument(node: Any, position: int, functions: Mapping[str, Any], with
 
 
 def _reads(name: str, nodes: Iterable[Any], functions: Mapping[str, Any], within: frozenset[str]) -> bool:
-    """Whether the nodes of a function only read what `name` gives them."""
+    """Whether the nodes of a function only read the variable whose handle `name` gives them."""
     for node in nodes:
         for i, text in enumerate(node.input):
             if source_of(text) != name or text.startswith("^"):

@@ -17,8 +17,8 @@ def as_function(
     """A ConcreteFunction that takes values of the nodes `arguments`, in their order, and returns a list of the tensors
     `outputs`.
 
-    arguments: name of a node -> the type of its value; tf.resource for the handle of a variable. writes: names of the
-    nodes that a call runs, too.
+    arguments: name of a node -> the type of its value; tf.resource for the handle of a variable. writes: names of
+    other nodes that a call runs.
     """
     body = type(graph_def)(library=graph_def.library, versions=graph_def.versions)
     body.node.extend(node for node in graph_def.node if node.name not in arguments)

@@ -11,15 +11,15 @@ import tensorflow as tf
 from placer import tf_internals
 from placer.trace.graph_def.node_def import parse_input, source_of
 
-FEW = 64  # values of a constant: limits, axes, sizes, rates; of a larger one only the type and shape count
-SEEDS = frozenset({"seed", "seed2"})  # drawn for each capture where the step has none
+FEW = 64  # most values of a constant that counts by value (limits, axes, sizes, rates), not just by type and shape
+SEEDS = frozenset({"seed", "seed2"})  # drawn for each capture if the step has none
 
 
 def content_of(graph_def: Any) -> str:
     """Sixteen hex digits over the attributes of all nodes, small constants, and the functions that are called.
 
-    The same in another process and in another capture: names, which may be numbered there, have no part in it, nor has
-    the order of nodes.
+    They are the same in every process and every capture, because neither names, whose numbers may differ, nor the order
+    of nodes count.
     """
     known = {function.signature.name: function for function in graph_def.library.function}
     return _of_nodes(graph_def.node, {}, _Functions(known)).hex()[:16]
@@ -33,11 +33,11 @@ class _Functions:
         self.found: dict[str, bytes] = {}
 
     def digest(self, name: str) -> bytes:
-        """Of a function's body; of a name that is none, the name."""
+        """The digest of a function's body; for the name of no known function, the name itself."""
         if name not in self.known:
             return name.encode()
         if name not in self.found:
-            self.found[name] = b"itself"  # where it calls itself
+            self.found[name] = b"itself"  # in case it calls itself
             function = self.known[name]
             given = {argument.name: i for i, argument in enumerate(function.signature.input_arg)}
             self.found[name] = _of_nodes(function.node_def, given, self)
@@ -45,7 +45,7 @@ class _Functions:
 
 
 def _of_nodes(nodes: Iterable[Any], given: Mapping[str, int], functions: _Functions) -> bytes:
-    """given: the position of each argument. Each node counts with what it takes from which node."""
+    """The digest of nodes, each with the outputs of other nodes that it takes. given: argument -> its position."""
     alone = {node.name: _of_node(node, functions) for node in nodes}
     return _hash(*sorted(_hash(alone[node.name], *_taken(node, alone, given)) for node in nodes))
 
@@ -57,7 +57,7 @@ def _taken(node: Any, alone: Mapping[str, bytes], given: Mapping[str, int]) -> l
 
 
 def _output(text: str, alone: Mapping[str, bytes], given: Mapping[str, int]) -> bytes:
-    """A tensor: in a graph "node:1", in a function "node:name:1"."""
+    """The digest of a tensor, whose `text` is "node:1" in a graph and "node:name:1" in a function."""
     source, _, output = text.partition(":")
     if source in given:
         return str(given[source]).encode()
@@ -75,7 +75,9 @@ def _of_node(node: Any, functions: _Functions) -> bytes:
 
 
 def _of_attribute(value: Any, is_chosen: bool, functions: _Functions) -> list[bytes]:
-    """is_chosen: whether a text is one of a few; others are names, which may be numbered."""
+    """What counts of an attribute. is_chosen: whether a text is one of an enumeration; other texts are names, which do
+    not count because their numbers may differ.
+    """
     kind = value.WhichOneof("value")
     if kind == "func":
         return [functions.digest(value.func.name)]

@@ -32,7 +32,7 @@ def fold(
     outputs: Sequence[str],
     writes: Sequence[str],
 ) -> tuple[Any, tuple[str, ...]]:
-    """(the folded GraphDef, its writes). Only what `outputs` and `writes` need is kept, and all `inputs`."""
+    """Return (the folded GraphDef, its writes). Keeps all `inputs`, and the nodes that `outputs` and `writes` need."""
     graph_def = _with_handles(graph_def, variables)
     _keep_control_flow_whole(graph_def)
     bodies = list(graph_def.library.function)
@@ -59,8 +59,8 @@ def _with_handles(graph_def: Any, variables: dict[str, tf.Variable]) -> Any:
 
 
 def _keep_bodies(graph_def: Any, bodies: Sequence[Any]) -> None:
-    """Restore bodies of loops and branches, because TensorFlow accepts only one definition under a name; and what they
-    call, which Grappler inlined and dropped.
+    """Restore the bodies of loops and branches, because TensorFlow accepts only one definition under a name. Restore
+    also the functions that these bodies call, which Grappler inlined and dropped.
     """
     known = {body.signature.name: body for body in bodies}
     library = graph_def.library.function
@@ -77,8 +77,8 @@ def _keep_bodies(graph_def: Any, bodies: Sequence[Any]) -> None:
 
 
 def _name_by_body(graph_def: Any, known: Collection[str]) -> None:
-    """Give the functions that Grappler made of others names that tell their bodies apart: it specialises a function for
-    the constants of a call, under the same name for each signature of the step.
+    """Give the functions that Grappler made names that tell their bodies apart. Grappler specialises a function for the
+    constants of a call, and uses the same name for each signature of the step.
     """
     made = [function for function in graph_def.library.function if function.signature.name not in known]
     bodies = sorted(function.SerializeToString(deterministic=True) for function in made)
@@ -94,11 +94,11 @@ def _drop_places(graph_def: Any) -> None:
 
 
 def _drop_idle_control(graph_def: Any, outputs: Sequence[str]) -> None:
-    """Drop control edges that order nothing: each would be a transfer where it crosses devices.
+    """Drop control edges that order nothing, because each would be a transfer if it crossed devices.
 
     Constants, inputs, handles and NoOps behind only these are ready from the start. Returned tensors wait for every
     update, but the placed function has its updates as control outputs, so they run anyway. Ops on one variable keep
-    their order where it led through any of these.
+    their order even if it led through a dropped edge.
     """
     order = AccessOrder(graph_def)
     nodes = {node.name: node for node in graph_def.node}
@@ -124,8 +124,9 @@ def _is_idle(name: str, nodes: dict[str, Any]) -> bool:
 def _open_calls(graph_def: Any, writes: Sequence[str]) -> list[str]:
     """Remove what inlining leaves of calls with effects. Returns `writes` with each call replaced by the writes in it.
 
-    Of a call that had to be kept, Grappler leaves an IdentityN of its outputs that waits for its effects. Its users are
-    connected to the outputs themselves, and it becomes a NoOp for nodes that wait for the effects.
+    For a call that had to be kept, Grappler leaves an IdentityN of the call's outputs that waits for its effects. The
+    users of this IdentityN are connected to the outputs themselves, and it becomes a NoOp for nodes that wait for the
+    effects.
     """
     nodes = {node.name: node for node in graph_def.node}
     direct: dict[str, list[str]] = {}
@@ -157,7 +158,7 @@ def _opened(text: str, direct: dict[str, list[str]]) -> str:
 
 
 def _effects(write: str, nodes: dict[str, Any]) -> list[str]:
-    """The ops with effects behind a write: itself, or what it waits for where it is a NoOp."""
+    """The ops with effects behind a write: the write itself, or the ops that it waits for if it is a NoOp."""
     found, stack, seen = [], [write], {write}
     while stack:
         node = nodes[stack.pop()]

@@ -12,8 +12,8 @@ from placer.trace.op_counts.counts import Bodies
 
 
 def bodies_of(graph_def: Any) -> Bodies:
-    """A function from a tf.Operation of `graph_def` to the ops of the function that it calls, producers first, without
-    constants and arguments; or to None where the called function is missing.
+    """Return a function that takes a tf.Operation of `graph_def` and returns the ops of the function that it calls,
+    producers first, without constants and arguments; None if the called function is missing.
     """
     known = {function.signature.name: function for function in graph_def.library.function}
 
@@ -34,7 +34,7 @@ def bodies_of(graph_def: Any) -> Bodies:
 
 def _with_shapes(body: Any, given: dict[str, Any]) -> None:
     """Give arguments the shapes of the tensors passed for them. A variable's handle is replaced by a copy of its
-    VarHandleOp, because only that knows the shape of the value.
+    VarHandleOp, because only a VarHandleOp knows the shape of the value.
     """
     for node in body.node:
         tensor = given.get(node.name)

@@ -40,7 +40,7 @@ def called(node: Any) -> Iterator[str]:
 
 
 def _named(node: Any) -> Iterator[Any]:
-    """Where a node's attributes name functions."""
+    """The values of a node's attributes that name functions."""
     for value in node.attr.values():
         yield from (function for function in (value.func, *value.list.func) if function.name)
 

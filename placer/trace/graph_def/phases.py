@@ -13,9 +13,9 @@ GRADIENT_SCOPES = ("gradient_tape/", "gradients/")
 def op_phases(graph_def: Any, outputs: Iterable[str]) -> dict[str, str]:
     """Node name -> "forward", "backward" or "update".
 
-    forward: what the returned tensors `outputs` are made of, whatever its scope (merged nodes keep one of their names);
-    what they only wait for does not count, as a micro-batch waits for the backward pass of an earlier one.
-    backward: made by the gradient tape, or between two such nodes. update: after a gradient, and before none.
+    forward: a node that the returned tensors `outputs` are computed from, in any scope (merged nodes keep one of their
+    names); nodes that they only wait for do not count, because a micro-batch waits for the backward pass of an earlier
+    one. backward: made by the gradient tape, or between two such nodes. update: after a gradient, and before none.
     A constant never counts as a gradient, because equal constants of all phases are merged under one name.
     """
     inputs = {node.name: [source_of(i) for i in node.input] for node in graph_def.node}
@@ -46,7 +46,7 @@ def _phase(after_gradient: bool, before_gradient: bool, is_gradient: bool) -> st
 
 
 def _reach(start: Iterable[str], steps: dict[str, list[str]]) -> set[str]:
-    """Every node reachable from `start`; nodes of `start` only where they are reached again."""
+    """Every node reachable from `start`; nodes of `start` only if they are reached again."""
     seen: set[str] = set()
     stack = list(start)
     while stack:

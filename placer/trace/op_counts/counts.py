@@ -13,7 +13,7 @@ Bodies = Callable[[Any], Sequence[Any] | None]
 
 
 class Counts(NamedTuple):
-    """The fields of the same names of placer.graph.op_graph.Op; None where unknown."""
+    """The fields of the same names of placer.graph.op_graph.Op; None if unknown."""
 
     flops: float | None
     multiply_adds: float | None
@@ -24,10 +24,10 @@ class Counts(NamedTuple):
 def counts_of(op: Any, bodies: Bodies) -> Counts:
     """The counts of a tf.Operation.
 
-    bodies: returns the ops of the function that an op calls, producers first, or None where the function is missing. A
-    folded graph still has calls where XLA compiles them, as it must for convolutions in groups. On a CPU, XLA computes
-    these as if every output channel read all input channels, with weights of 0 between the groups: as many
-    multiply-adds as there are groups for each one that counts (docs/decisions/028-grouped-convolutions.md).
+    bodies: returns the ops of the function that an op calls, producers first, or None if the function is missing. A
+    folded graph still has the calls that XLA compiles, as it must for convolutions in groups. On a CPU, XLA computes
+    such a convolution as if every output channel read all input channels, with weights of 0 between the groups. Its
+    dense multiply-adds are therefore its multiply-adds times its groups (docs/decisions/028-grouped-convolutions.md).
     """
     called = bodies(op) if op.type in CALLS else None
     if called is None:
@@ -51,7 +51,7 @@ def _compiled(op: Any) -> bool:
 
 
 def _longest(ops: Sequence[Any], depths: Sequence[int | None]) -> int | None:
-    """Levels of the deepest chain."""
+    """Levels of the deepest chain of `ops` (producers first); None if a depth is unknown."""
     until: dict[str, int] = {}
     for op, depth in zip(ops, depths, strict=True):
         if depth is None:

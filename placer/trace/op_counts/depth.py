@@ -10,11 +10,11 @@ from placer.trace.op_counts.flops import BATCH_NORMS, SOFTMAXES, dims, op_flops
 
 
 def op_depth(op: Any) -> int | None:
-    """Levels of scalar operations of a tf.Operation on unlimited processors; None where unknown.
+    """Levels of scalar operations of a tf.Operation on unlimited processors; None if unknown.
 
     With unlimited processors k operands are combined in ceil(log2 k) levels, a balanced tree: the span of work-span
     analysis (Blelloch 1996, "Programming parallel algorithms"). An output element of an op with w FLOPs per output
-    element is such a tree: 1 level element-wise, ceil(log2 k) where k elements are reduced to one, and one more for the
+    element is such a tree: 1 level element-wise, ceil(log2 k) if k elements are reduced to one, and one more for the
     products of a convolution or matrix product. An op that only renames a tensor has 0 levels.
     """
     flops = op_flops(op)

@@ -1,4 +1,4 @@
-"""Floating-point operations of one op, where its type has a known count. A multiply-add counts two."""
+"""Floating-point operations of one op, if its type has a known count. A multiply-add counts two."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})  # counted in 
 
 
 def op_flops(op: Any) -> float | None:
-    """FLOPs of a tf.Operation from its static shapes; None where a shape is unknown or the type has no count.
+    """FLOPs of a tf.Operation from its static shapes; None if a shape is unknown or the type has no count.
 
     Convolutions and their gradients cost the same: 2 x output elements of the forward op x kernel elements per
-    output channel (Goodfellow et al. 2016, ch. 9). Reductions count one per element that goes in; element-wise ops,
-    and those that only move data, count one per output element, or per element written where there is no output.
+    output channel (Goodfellow et al. 2016, ch. 9). Reductions count one per input element. Element-wise ops, and ops
+    that only move data, count one per output element, or per element of the largest input if there is no output.
     """
     if op.type in FREE:
         return 0.0
@@ -30,13 +30,13 @@ def op_flops(op: Any) -> float | None:
 
 
 def op_multiply_adds(op: Any) -> float | None:
-    """Multiply-adds of a tf.Operation, which are two FLOPs each: those of convolutions and matrix products."""
+    """Multiply-adds of a tf.Operation, two FLOPs each; 0 unless it is a convolution or a matrix product."""
     flops = op_flops(op)
     return None if flops is None else flops / 2 if op.type in MULTIPLY_ADDS else 0.0
 
 
 def groups_of(op: Any) -> int:
-    """The groups of a convolution or of a gradient of one; 1 for all else, and where a shape is unknown."""
+    """The number of groups of a convolution or its gradient; 1 for other ops, and if a shape is unknown."""
     try:
         return GROUPS.get(op.type, lambda _: 1)(op)
     except (TypeError, ValueError):
@@ -44,7 +44,7 @@ def groups_of(op: Any) -> int:
 
 
 def dims(tensor: Any) -> list[int]:
-    """The shape of a tensor. Raises ValueError where it is not known."""
+    """The shape of a tensor. Raises ValueError if it is not known."""
     found = tensor.shape.as_list()
     if any(d is None for d in found):
         raise ValueError("unknown dimension")
@@ -110,7 +110,7 @@ def _depthwise_filter_gradient(op: Any) -> int:
 
 
 def _einsum(op: Any) -> int:
-    """One multiply-add per combination of all labels; only a product where no label is summed over."""
+    """One multiply-add per combination of all labels; one product per combination if no label is summed over."""
     taken, _, left = op.get_attr("equation").decode().replace(" ", "").partition("->")
     sizes: dict[str, int] = {}
     for labels, tensor in zip(taken.split(","), op.inputs, strict=True):

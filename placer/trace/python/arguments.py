@@ -20,25 +20,25 @@ Subjects = tuple[tuple[str, Any], ...]
 
 
 class Parameters:
-    """Names the arguments of a step's calls."""
+    """The parameters of a step, which name the arguments of its calls."""
 
     def __init__(self, step: Any) -> None:
         """step: the user's function, or any other callable."""
         try:
             self._signature: inspect.Signature | None = inspect.signature(step)
-        except Exception:  # a callable that does not tell, or an object that raises whatever it is asked for
+        except Exception:  # a callable without a signature, or an object that raises when it is asked for anything
             self._signature = None
         found = self._signature.parameters.values() if self._signature is not None else ()
         self._names = [parameter.name for parameter in found if parameter.kind in BY_POSITION]
 
     def subjects(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Subjects:
-        """What is neither a tensor nor plain among the arguments; containers are taken apart as TensorFlow does."""
+        """The objects among the arguments, neither tensors nor plain; containers are taken apart as TensorFlow does."""
         return tuple(
             (self._name(place), thing) for place, thing in objects_of(args, kwargs or {}) if not is_plain(thing)
         )
 
     def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The arguments by the names of the parameters; empty where they do not fit."""
+        """The arguments by the names of the parameters; empty if they do not fit."""
         if self._signature is None:
             return {}
         try:
@@ -47,13 +47,13 @@ class Parameters:
             return {}
 
     def contents(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """What each argument that is a container holds, to be compared later."""
+        """Name -> contents of each argument that is a container, to be compared later by `changed`."""
         both = {**{self._name(i): value for i, value in enumerate(args)}, **kwargs}
         return {name: _contents(value) for name, value in both.items() if tf.nest.is_nested(value)}
 
     def attributed(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """The first argument that is a dict or a list of the user's own class and has attributes beside its items, in
-        words; None where none is. TensorFlow builds containers anew from their items, without such attributes.
+        """The first argument that is a dict or a list of the user's own class and has attributes besides its items, in
+        words; None if there is none. TensorFlow makes new containers from the items, without such attributes.
         """
         for value in (*args, *kwargs.values()):
             if isinstance(value, (dict, list)) and is_user_class(type(value)):
@@ -69,17 +69,17 @@ class Parameters:
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """The first argument whose contents are others than they were, in words; None where none is."""
+    """The first argument whose contents have changed, in words; None if there is none."""
     return next((f"`{name}` (an argument)" for name in before if before[name] != now.get(name)), None)
 
 
 def tensors_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The arguments' leaves that are tensors or arrays, of each of which a trace makes a tensor of its own."""
+    """The leaves of the arguments that are tensors or arrays. A trace makes a tensor of its own of each."""
     return [leaf for leaf in tf.nest.flatten((tuple(args), dict(kwargs))) if isinstance(leaf, TAKEN)]
 
 
 def is_repeated(tensors: Sequence[Any]) -> bool:
-    """Whether one object is among these twice."""
+    """Whether one object is among `tensors` twice."""
     return len(set(map(id, tensors))) < len(tensors)
 
 

@@ -1,4 +1,4 @@
-"""Which objects that outlive a call the functions of a step pass to each other, as far as their code shows."""
+"""Finds the objects that outlive a call and that the functions of a step pass to each other, as their code shows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from placer.trace.python.kinds import EMPTY, TENSORS, WRAPPERS, is_plain, of_pro
 
 class _Callee(NamedTuple):
     entered: Entered
-    given: int  # arguments that the call does not show: a method's own object
+    given: int  # number of arguments that the call does not show: a method's own object
     packs: bool = False  # whether it takes the call's arguments as a tuple and a dict, as a wrapper of wrapt's does
 
 
 def bound(entered: Sequence[Entered]) -> Iterator[Entered]:
-    """The helpers of a step once more for each argument that outlives its call, which is in `arguments` then."""
+    """Yield each helper of a step again for each argument that outlives its call, with this argument in `arguments`."""
     known: dict[int, Entered] = {}
     for one in entered:
         before = known.get(id(one.function))
@@ -72,7 +72,7 @@ def _callees(
 
 
 def _lasting(call: Call, callee: _Callee, caller: Entered) -> Iterator[tuple[str, Any]]:
-    """The arguments of a call that outlive it and may be changed, by the names that the callee has for them."""
+    """(the callee's name for it, value) of each argument of a call that outlives the call and may be changed."""
     code = callee.entered.function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     count = len(call.arguments) - len(call.keywords)
@@ -93,13 +93,13 @@ def _lasting(call: Call, callee: _Callee, caller: Entered) -> Iterator[tuple[str
 
 
 def _may_change(path: Path, caller: Entered) -> bool:
-    """Whether what a path leads to outlives the call and is none of what cannot be changed."""
+    """Whether the object that a path leads to outlives the call and can be changed."""
     value = reached(path, caller)
     return _outlives(path, caller) and not is_plain(value) and not isinstance(value, (*TENSORS, FunctionType))
 
 
 def _outlives(path: Path, caller: Entered) -> bool:
-    """Whether what a path leads to is there before and after the function that it stands in."""
+    """Whether the object that a path in the caller's code leads to exists before and after the caller runs."""
     if path.root != "argument":
         return path.root in ("global", "free", "import")
     is_own = caller.is_method and path.name in caller.function.__code__.co_varnames[:1]

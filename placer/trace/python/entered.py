@@ -20,13 +20,13 @@ class Entered(NamedTuple):
     """A Python function that a step runs: the step's own, or one that it calls."""
 
     function: FunctionType
-    owner: Any = None  # the object of which it is a method, where known
+    owner: Any = None  # the object of which it is a method, if known
     is_method: bool = False
     is_step: bool = False
-    # By name, where they are known: those of the step's call, or those of a helper's call that outlive it.
+    # The known arguments by name: those of the step's call, or those that outlive the call of a helper.
     arguments: Mapping[str, Any] = MappingProxyType({})
     may_import: bool = False  # whether what it finds in the modules that it imports is compared
-    is_judged: bool = True  # whether the step is known to run it: not the text of an object that it may never show
+    is_judged: bool = True  # whether the step is known to run it; False for the text of an object that it may not show
 
 
 def along(path: Path, entered: Entered) -> Iterator[Any]:
@@ -41,7 +41,7 @@ def along(path: Path, entered: Entered) -> Iterator[Any]:
 
 
 def reached(path: Path, entered: Entered) -> Any:
-    """The object that a path leads to; EMPTY where only running the code would find it."""
+    """The object that a path leads to; EMPTY if only running the code would find it."""
     found = list(along(path, entered))
     end = found[-1] if len(found) > len(path.attributes) else EMPTY
     is_computed = hasattr(type(end), "__get__") and not isinstance(end, FunctionType)  # a property, say
@@ -49,7 +49,7 @@ def reached(path: Path, entered: Entered) -> Any:
 
 
 def imported(path: Path, function: FunctionType) -> str:
-    """The name of the module that a function imports by a path, which may be relative to its own."""
+    """The full name of the module that a function imports by a path, which may be relative to the function's module."""
     held = function.__globals__
     package = held.get("__package__") or str(held.get("__name__", "")).rpartition(".")[0]
     try:
@@ -74,7 +74,7 @@ def _root(path: Path, entered: Entered) -> Any:
 
 
 def member(value: Any, attribute: str) -> Any:
-    """What an object or a module has under a name, without running the user's code; EMPTY where that is not known."""
+    """An attribute of an object or a module, found without running the user's code; EMPTY if it is not known."""
     value = unproxied(value)
     if value is EMPTY or attribute == ITEM:
         return EMPTY
@@ -89,7 +89,7 @@ def member(value: Any, attribute: str) -> Any:
 
 
 def contents(cell: Any) -> Any:
-    """What a closure's cell holds; EMPTY where it holds nothing."""
+    """The value in a closure's cell; EMPTY if there is none."""
     try:
         return cell.cell_contents
     except ValueError:

@@ -1,4 +1,4 @@
-"""A fast check of whether anything in saved places of Python's state is another object than it was."""
+"""A fast check of whether any saved place of Python's state now holds another object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from placer.trace.python.kinds import EMPTY
 
 
 class _Alike(NamedTuple):
-    """Places that are read in the same way: one of them in each holder, or as many as there are names."""
+    """Places that are read by the same getter: in each holder, one place per name of the getter."""
 
     get: Callable[[Any], Any]
     holders: list[Any]
@@ -25,14 +25,14 @@ class _Alike(NamedTuple):
 class Guard:
     """Places (items of containers, attributes, closure cells) with the objects that they held.
 
-    The check compares identities, all at once; where an object is another one, `equal` decides.
+    The check compares all identities at once; if an object is another one, `equal` decides.
     """
 
     def __init__(self, equal: Callable[[Any, Any], bool]) -> None:
         """equal: whether one plain value may stand for another."""
         self._equal = equal
         self._whole: list[Iterable[Any]] = []
-        self._items: list[Any] = []  # of these, as they were
+        self._items: list[Any] = []  # items of these, as they were
         self._single: dict[tuple[type, str], _Alike] = {}
         self._several: dict[tuple[type, tuple[str, ...]], _Alike] = {}
         self._empty: list[Sized] = []
@@ -43,9 +43,9 @@ class Guard:
         self._owners: list[Any] = []
         self._dicts: list[dict[str, Any]] = []  # of these
         self._namespaces: list[Mapping[str, Any]] = []
-        self._latest: list[Any] = []  # names in these
+        self._latest: list[Any] = []  # the latest name in each of these
         self._checks: list[Callable[[], bool]] = []
-        self._flat: list[Any] | None = None  # all objects as they were; kept, so that no other gets their place
+        self._flat: list[Any] | None = None  # all objects as they were; held, so that no other gets their addresses
         self._identities: Any = None
         self._count = 0
 
@@ -53,7 +53,7 @@ class Guard:
         return self._count
 
     def whole(self, container: Any) -> None:
-        """Everything that a list, a deque or a view of a dict holds."""
+        """Save everything that a list, a deque or a view of a dict holds."""
         if container:
             self._whole.append(container)
             before = len(self._items)
@@ -62,22 +62,22 @@ class Guard:
         self.size(container)
 
     def named(self, holder: Mapping[str, Any], names: Iterable[str]) -> None:
-        """These entries of a dict, of a module or of a class."""
+        """Save these entries of a dict, of a module or of a class."""
         self._get(itemgetter, holder, tuple(names))
 
     def attributes(self, thing: Any, names: Iterable[str]) -> None:
-        """These attributes of an object that has slots."""
+        """Save these attributes of an object that has slots."""
         self._get(attrgetter, thing, tuple(names))
 
     def cell(self, cell: Any) -> None:
-        """A cell of a closure."""
+        """Save what a cell of a closure holds, or that it is empty."""
         if contents(cell) is EMPTY:
             self.check(lambda: contents(cell) is EMPTY)
         else:
             self.attributes(cell, ["cell_contents"])
 
     def size(self, sized: Sized) -> None:
-        """How many items there are."""
+        """Save the number of items."""
         if len(sized) == 0 and not hasattr(type(sized), "__bool__"):
             self._empty.append(sized)
         else:
@@ -85,27 +85,27 @@ class Guard:
             self._sizes.append(len(sized))
 
     def names(self, held: Mapping[str, Any]) -> None:
-        """Which names a namespace has, as far as its size and its latest name tell."""
+        """Save which names a namespace has, as far as its size and its latest name tell."""
         self.size(held)
         self._namespaces.append(held)
         self._latest.append(next(reversed(held), None))  # type: ignore[arg-type]
 
     def class_of(self, thing: Any) -> None:
-        """Of which class an object is."""
+        """Save the class of an object."""
         self._things.append(thing)
         self._classes.append(type(thing))
 
     def dict_of(self, thing: Any, held: dict[str, Any]) -> None:
-        """Whether an object has its attributes in the very dict that it had them in."""
+        """Save which dict, `held`, has the attributes of an object."""
         self._owners.append(thing)
         self._dicts.append(held)
 
     def check(self, holds: Callable[[], bool]) -> None:
-        """Something that only a call finds out."""
+        """Add a check that needs a call: `holds` returns whether the state is as it was."""
         self._checks.append(holds)
 
     def holds(self) -> bool:
-        """Whether all is as it was saved."""
+        """Whether everything is as it was saved."""
         if self._flat is None:
             self._keep(self._saved())
         try:
@@ -115,11 +115,11 @@ class Guard:
             if _identities(live) != self._identities and not self._all_equal(live):
                 return False
             return all(check() for check in self._checks)
-        except Exception:  # a place is gone, or is being written, or an object of the user's raises it
+        except Exception:  # a place does not exist any more, or is being written, or an object of the user's raises it
             return False
 
     def _are_whole(self) -> bool:
-        """Whether objects and namespaces are what they were, whatever they hold."""
+        """Whether objects have the same classes and dicts, and namespaces the same latest names, as before."""
         dicts = map(object.__getattribute__, self._owners, repeat("__dict__"))
         return (
             list(map(type, self._things)) == self._classes
@@ -128,7 +128,7 @@ class Guard:
         )
 
     def _live(self) -> list[Any]:
-        """What the places hold now."""
+        """The objects that the places hold now."""
         found: list[Any] = []
         for container in self._whole:
             found += container
@@ -140,7 +140,7 @@ class Guard:
         return found
 
     def _saved(self) -> list[Any]:
-        """What they held, in the same order."""
+        """The objects that the places held, in the same order."""
         groups = [*self._single.values(), *self._several.values()]
         return [*self._items, *(value for group in groups for value in group.saved)]
 
@@ -160,7 +160,7 @@ class Guard:
     def _get(self, getter: type[itemgetter[Any]] | type[attrgetter[Any]], holder: Any, names: tuple[str, ...]) -> None:
         if not names:
             return
-        if len(names) == 1:  # then a getter gives no tuple
+        if len(names) == 1:  # then a getter returns no tuple
             alike = self._single.setdefault((getter, names[0]), _Alike(getter(*names), [], []))
             alike.saved.append(alike.get(holder))
         else:
@@ -171,7 +171,7 @@ class Guard:
 
 
 def _addresses(values: list[Any]) -> bytes:
-    """Where the objects are: a copy of the references in a tuple, 100 times faster than `id` of each."""
+    """The addresses of objects: a copy of the references in a tuple, 100 times as fast as `id` of each."""
     held = tuple(values)
     return string_at(id(held) + tuple.__basicsize__, len(held) * tuple.__itemsize__)
 
@@ -181,7 +181,7 @@ def _ids(values: list[Any]) -> list[int]:
 
 
 def _finds_addresses() -> bool:
-    """Whether this Python keeps a tuple's references within it, in order, and an object's id is its address."""
+    """Whether this Python keeps a tuple's references within the tuple, in order, and an object's id is its address."""
     if sys.implementation.name != "cpython" or tuple.__itemsize__ != struct.calcsize("P"):
         return False
     things: list[Any] = [object(), None, object(), ()]

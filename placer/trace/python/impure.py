@@ -1,4 +1,4 @@
-"""Python code that a traced step would not repeat: prints, files, clocks, random numbers, lasting writes."""
+"""Finds Python code that a traced step would not repeat: prints, files, clocks, random numbers, lasting writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ONCE = "which a traced step would do only once; decorate it with @tf.function if
 CALLS = frozenset(
     {"print", "open", "input", "exec", "eval", "breakpoint", "setattr", "delattr", "globals", "locals", "__import__"}
 )
-PURE = frozenset(  # modules of the standard library, without leading underscores, that neither ask nor tell the world
+PURE = frozenset(  # standard modules, without leading underscores, that neither read nor change the outside world
     {
         "abc", "argparse", "array", "ast", "base64", "binascii", "bisect", "builtins", "cmath",
         "collections", "collections_abc", "colorsys", "configparser", "contextlib", "copy", "copyreg", "dataclasses",
@@ -47,12 +47,12 @@ PURE = frozenset(  # modules of the standard library, without leading underscore
     }
 )  # fmt: skip
 LOGGERS = frozenset({"tqdm", "wandb", "mlflow", "tensorboardX", "neptune", "comet_ml", "psutil", "h5py"})
-PARTS = (  # of libraries whose other parts are pure
+PARTS = (  # impure parts of libraries whose other parts are pure
     "numpy.random", "absl.logging", "absl.app", "tensorflow.python.lib.io", "tensorflow.python.platform",
     "tensorflow.python.profiler", "tensorflow.python.saved_model", "tensorflow.python.checkpoint",
 )  # fmt: skip
 NAMESPACES = ("summary", "config", "gfile", "logging", "profiler", "saved_model")  # of TensorFlow
-FUNCTIONS = {  # that use files, or the library's own state, by their modules' first names
+FUNCTIONS = {  # first part of a module's name -> functions that use files, or the library's own state
     "numpy": frozenset(
         {
             "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "open_memmap", "save", "savetxt",
@@ -84,15 +84,15 @@ COMPILED = (BuiltinFunctionType, MethodDescriptorType, ClassMethodDescriptorType
 COMPILED_BY = frozenset(
     {"cython_function_or_method", "fused_cython_function", "instancemethod", "nb_func", "nb_method"}
 )
-PURE_COMPILED = frozenset({"tree", "optree", "scipy"})  # other libraries whose compiled functions neither ask nor tell
+PURE_COMPILED = frozenset({"tree", "optree", "scipy"})  # other libraries whose compiled functions are pure
 NO_CATCH = (None, False)  # what an `__exit__` returns that lets an exception go on
-RAISED_IN_A_TRACE = (KeyError, ImportError)  # by Python alone, and alike while a step is traced
+RAISED_IN_A_TRACE = (KeyError, ImportError)  # raised by Python alone, and in the same way while a step is traced
 IMPORTERS = (importlib, importlib.import_module)
 CONTAINERS = (MutableMapping, MutableSequence, MutableSet, deque, bytearray, np.ndarray)
 
 
 def impurity(entered: Entered) -> str | None:
-    """What in a function cannot be traced faithfully, in words; None where nothing was found."""
+    """What in a function cannot be traced faithfully, in words; None if nothing was found."""
     reads = reads_of(entered.function.__code__)
     for path in sorted(reads.paths, key=lambda path: (-len(path.attributes), path)):
         found = list(along(path, entered))
@@ -121,20 +121,20 @@ def impurity(entered: Entered) -> str | None:
 
 
 def imports(function: FunctionType) -> bool:
-    """Whether a function's own code names what imports modules by names that are made at run time."""
+    """Whether a function's own code names `importlib.import_module`, which takes names that are made at run time."""
     paths = reads_of(function.__code__).paths
     return any(reached(path, Entered(function)) is importlib.import_module for path in paths)
 
 
 def _lets_go_on(code: CodeType) -> bool:
-    """Whether a function returns nothing but None or False, as far as its code shows."""
+    """Whether a function returns only None or False, as far as its code shows."""
     before = None
     for instruction in dis.get_instructions(code):
         if instruction.opname.startswith("RETURN_") and instruction.opname != "RETURN_GENERATOR":
             at = instruction if instruction.opname == "RETURN_CONST" else before
             if at is None or "CONST" not in at.opname or at.argval not in NO_CATCH:
                 return False
-            if at is before and instruction.is_jump_target:  # what is returned may be what it jumps with
+            if at is before and instruction.is_jump_target:  # a jump may bring another value to return
                 return False
         before = instruction
     return True
@@ -155,7 +155,9 @@ def _place(entered: Entered) -> str:
 
 
 def _read(path: Path, values: list[Any]) -> str | None:
-    """What a path that is read does which a traced step would not repeat."""
+    """What code does by reading `path` that a traced step would not repeat, in words; None if there is nothing.
+    values: the objects on the path, as far as they are known.
+    """
     if len(values) <= len(path.attributes) and _changes_item(values[-1], path.attributes[len(values) - 1 :]):
         return f"changes `{path}`"
     for value, attribute in zip(values, (*path.attributes, ""), strict=False):
@@ -177,9 +179,9 @@ def _read(path: Path, values: list[Any]) -> str | None:
 
 
 def _changes_item(value: Any, attributes: Sequence[str]) -> bool:
-    """Whether what is read of a container changes a container in it, or in an object there: `log["norms"].append`,
-    `meters["loss"].values.append`. What fills later is judged again. attributes: the rest of a path, that of the
-    container first.
+    """Whether code changes a container within the container `value`, or within an object there:
+    `log["norms"].append`, `meters["loss"].values.append`. A container that is filled later is judged again.
+    attributes: the rest of the path, from `value` on.
     """
     reached = [value]
     for attribute in attributes:
@@ -192,13 +194,13 @@ def _changes_item(value: Any, attributes: Sequence[str]) -> bool:
 
 
 def _reached(value: Any, attribute: str) -> list[Any]:
-    """What an attribute of an object leads to, or any item of a container, as far as no code of the user's runs."""
+    """The attribute of an object, or all items of a container for ITEM, found without running code of the user's."""
     found = _items(value) if attribute == ITEM else [member(value, attribute)]
     return [one for one in found if one is not EMPTY]
 
 
 def _items(value: Any) -> list[Any]:
-    """What a dict, a list, a deque or a tuple holds, without running code of a class of the user's."""
+    """The values in a dict, a list, a deque or a tuple, found without running code of a class of the user's."""
     if isinstance(value, dict):
         return list(dict.values(value))
     kind: Any = next((kind for kind in (list, tuple, deque) if isinstance(value, kind)), None)
@@ -231,32 +233,32 @@ def _is_impure(value: Any) -> bool:
 
 
 def acts_unnamed(function: Any, label: str) -> bool:
-    """Whether a function acts on the world, or asks it, and code has it as an item, a default or an argument
-    (`log=print`), or by another name than its own, so that no path in the code shows what is called.
+    """Whether a function reads or changes the outside world, and code has it as an item, a default or an argument
+    (`log=print`), or under a name other than its own, so that no path in the code shows what is called.
     """
     while type(function) is functools.partial:
         function = function.func
     if type(function) not in (FunctionType, BuiltinFunctionType) or is_compiled_elsewhere(function):
         return False
-    owner = getattr(function, "__self__", None)  # an object is looked into
+    owner = getattr(function, "__self__", None)  # an owner that is an object is visited itself
     is_free = owner is None or isinstance(owner, ModuleType)
     return is_free and function.__name__ != label.rpartition(".")[2] and _is_impure(function)
 
 
 def acts_as_module(value: Any) -> bool:
-    """Whether a value is a module whose functions act on the world, or ask it."""
+    """Whether a value is a module whose functions read or change the outside world."""
     return issubclass(type(value), ModuleType) and _is_impure(value)
 
 
 def _ends_the_program(value: Any) -> bool:
-    """Whether a value is an exception that no `except Exception` catches. A trace takes a branch that raises it in any
-    case, and would end the program with it.
+    """Whether a value is an exception that no `except Exception` catches. A trace runs a branch that raises it even if
+    the step would not, and the exception would end the program.
     """
     return isinstance(value, type) and issubclass(value, BaseException) and not issubclass(value, Exception)
 
 
 def is_compiled_elsewhere(function: Any) -> bool:
-    """Whether a function is of a library that is not known here, and has no Python code to be looked through."""
+    """Whether a function belongs to a library that is not known here, and has no Python code to look through."""
     if not isinstance(function, COMPILED) and type(function).__name__ not in COMPILED_BY:
         return False
     name = str(getattr(function, "__module__", None) or _module_of_its_owner(function))
@@ -264,7 +266,7 @@ def is_compiled_elsewhere(function: Any) -> bool:
 
 
 def is_known_compiled(module: str) -> bool:
-    """Whether what is compiled in a module of another library neither asks nor tells the world, and does not change."""
+    """Whether compiled code of another library neither reads nor changes the outside world, and does not change."""
     return _top(module) in PURE_COMPILED
 
 
@@ -292,7 +294,7 @@ def _is_standard_impure(module: str) -> bool:
 
 
 class _Questions:
-    """TensorFlow's functions that answer otherwise while a function is traced, by identity."""
+    """A set, by identity, of TensorFlow's functions that answer differently while a function is traced."""
 
     def __init__(self) -> None:
         found = [
@@ -324,14 +326,14 @@ def _is_tensorflow(name: str, *ends: str) -> bool:
 
 
 def _is_library_object(value: Any) -> bool:
-    """Whether a value is an object (no module or class) that a class of Keras or TensorFlow makes."""
+    """Whether a value is an object of a class of Keras or TensorFlow, or of one that inherits from such a class."""
     if isinstance(value, (type, ModuleType, FunctionType)) or value is EMPTY:
         return False
     return any(_top(kind.__module__) in ("keras", "tensorflow") for kind in type(value).__mro__)
 
 
 def _written(path: Path, entered: Entered) -> str | None:
-    """What a write changes that outlives the call, in words."""
+    """What a write changes that outlives the call, in words; None if there is nothing."""
     if path.root == "unknown":
         return f"`{path.attributes[-1]}` of something that it did not make"
     if not path.attributes:
@@ -351,7 +353,7 @@ def _written(path: Path, entered: Entered) -> str | None:
 
 
 def _is_given_anew(path: Path, owners: Sequence[Any]) -> bool:
-    """Whether a path goes on from what a `get` gives that is of no container, as `keras.losses.get`. owners: the
+    """Whether a path goes on from the result of a `get` that belongs to no container (`keras.losses.get`). owners: the
     objects on the path, as far as they are known.
     """
     if owners[-1] is EMPTY or len(owners) >= len(path.attributes):

@@ -1,4 +1,4 @@
-"""Which values of Python are plain, which classes are the user's own, and what of Keras's objects matters."""
+"""Tells which Python values are plain, which classes are the user's own, and what of Keras's objects matters."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ import numpy as np
 import tensorflow as tf
 import wrapt
 
-PLACER = frozenset({"placer", "surrogate", "search"})  # its floors that run within a training
+PLACER = frozenset({"placer", "surrogate", "search"})  # Placer's packages that run within a training
 LIBRARIES = frozenset({"tensorflow", "keras", "numpy", "absl", "wrapt", "ml_dtypes", "h5py", "builtins"}) | PLACER
 LIBRARIES |= frozenset(sys.stdlib_module_names)
 VALUES = (int, float, complex, str, bytes)
 POINTER = struct.calcsize("P")
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...), tf.DType, np.dtype)
 TENSORS = (tf.Tensor, tf.Variable, tf.SparseTensor, tf.IndexedSlices, tf.RaggedTensor)
-NO_CODE = frozenset(  # special methods that a step does not call, or that only make what they belong to
+NO_CODE = frozenset(  # special methods that a step does not call, or that only make the object or the class
     {"__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__", "__setattr__"}
 ) | frozenset({"__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__sizeof__", "__dir__"})
-TEXTS = frozenset({"__repr__", "__str__", "__format__"})  # called where code makes text of an object
-MAKERS = ("__init__", "__new__", "__post_init__", "__setattr__", "__del__")  # run where a step makes an object
+TEXTS = frozenset({"__repr__", "__str__", "__format__"})  # called when code makes text of an object
+MAKERS = ("__init__", "__new__", "__post_init__", "__setattr__", "__del__")  # run when a step makes an object
 NOT_CALLED = frozenset(  # methods of Keras that a step does not call
     {"get_config", "from_config", "summary", "build", "compute_output_shape", "compute_output_spec", "fit", "test_step"}
 ) | frozenset({"predict_step", "save", "load", "compile", "get_build_config", "build_from_config"})
-CALLED_BY_KERAS = frozenset({"get_initial_state"})  # methods of layers that overriding no other shows
+CALLED_BY_KERAS = frozenset({"get_initial_state"})  # methods of layers that Keras calls though they override none
 KERAS_NOISE = frozenset(
     {
         "_losses", "_loss_ids", "_inbound_nodes", "_outbound_nodes", "_tracker", "_lock", "_auto_config", "build",
@@ -58,11 +58,11 @@ KERAS_VARIABLES = frozenset({"KerasVariable", "Variable"})
 VARIABLE_SETTINGS = ("_trainable",)  # attributes of a variable that a step's mathematics depends on
 KERAS_VARIABLE_SETTINGS = (*VARIABLE_SETTINGS, "_regularizer", "_constraint", "_overwrite_with_gradient", "_autocast")
 KERAS_OPAQUE = frozenset({"KerasTensor", "Node", "Tracker"})
-COMPILED_METRICS = frozenset({"CompileMetrics"})  # what a compiled model keeps its metrics in
-GIVEN_METRICS = ("_user_metrics", "_user_weighted_metrics")  # attributes of it: what `compile` was given
+COMPILED_METRICS = frozenset({"CompileMetrics"})  # the object in which a compiled model keeps its metrics
+GIVEN_METRICS = ("_user_metrics", "_user_weighted_metrics")  # its attributes for what `compile` was given
 CALLBACKS = frozenset({"Callback"})
 FUNCTIONAL, LAYERS = frozenset({"Functional"}), frozenset({"Layer"})
-OPERATIONS = "_operations"  # an attribute of a functional model: its layers, and what else it calls
+OPERATIONS = "_operations"  # an attribute of a functional model: its layers, and the other objects that it calls
 OF_FILES = frozenset(  # methods of a pathlib.Path that ask or change what is on the disk
     {"exists", "glob", "is_dir", "is_file", "iterdir", "lstat", "mkdir", "open", "read_bytes", "read_text", "rglob"}
 ) | frozenset({"rmdir", "stat", "touch", "unlink", "write_bytes", "write_text"})
@@ -70,10 +70,10 @@ STANDARD = frozenset(sys.stdlib_module_names)
 STATELESS = frozenset(  # modules of the standard library whose classes, as bases, keep no values of the user's
     {"abc", "collections.abc", "_collections_abc", "typing", "enum", "contextlib", "builtins", "types", "argparse"}
 )
-OUT_OF_SIGHT = frozenset(  # modules whose objects keep what no attribute shows
+OUT_OF_SIGHT = frozenset(  # modules whose objects keep values that no attribute shows
     {"ctypes", "_ctypes", "multiprocessing", "contextvars", "_contextvars", "mmap", "dbm", "shelve", "sqlite3", "h5py"}
 )
-HIDING = (memoryview, weakref.ProxyType, weakref.CallableProxyType)  # what they stand for no attribute shows, either
+HIDING = (memoryview, weakref.ProxyType, weakref.CallableProxyType)  # no attribute shows what they stand for
 LOCKS = (type(threading.Lock()), type(threading.RLock()))  # hold no values
 UNCHANGING = (  # classes of the standard library whose objects never change, and show no attributes
     slice, type(NotImplemented), re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta,
@@ -85,25 +85,25 @@ UNCHANGING = (  # classes of the standard library whose objects never change, an
 )  # fmt: skip
 
 
-# What wrapt puts around a function, which wrapt.decorator's calls, and around anything else.
+# The classes that wrapt puts around a function (as wrapt.decorator does), and around any other object.
 WRAPPERS = frozenset({wrapt.FunctionWrapper, wrapt.BoundFunctionWrapper})
 PROXIES = WRAPPERS | {wrapt.ObjectProxy}
 WRAPPED = "__wrapped__"
-OF_WRAPPERS = ("_self_wrapper", "_self_instance", "_self_enabled")  # what a wrapper has beside what it wraps
-EMPTY = object()  # stands for nothing where None may be something
+OF_WRAPPERS = ("_self_wrapper", "_self_instance", "_self_enabled")  # a wrapper's attributes besides WRAPPED
+EMPTY = object()  # stands for no value where None may be a value
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def _by_type(function: Callable[P, T]) -> Callable[P, T]:
-    """Remember what a function of a class returns."""
+    """Cache the results of a function that takes a class."""
     return functools.lru_cache(maxsize=4096)(function)  # type: ignore[return-value]
 
 
 def is_plain(value: Any) -> bool:
     """Whether a value cannot change and is compared by value."""
     kind = type(value)  # a proxy's `__class__` is that of another object
-    if issubclass(kind, np.void):  # a record of a structured array, and part of it
+    if issubclass(kind, np.void):  # a record of a structured array, which is a part of the array
         return False
     return kind in PLAIN or issubclass(kind, (enum.Enum, np.generic, tf.TensorShape))
 
@@ -123,7 +123,9 @@ def is_library(module: str | None) -> str:
 
 
 def is_of_library(function: types.FunctionType) -> bool:
-    """Whether a function is a library's own: not the user's, though one wraps the other and took its name over."""
+    """Whether a function is a library's own. A function that wraps another one, and took over its name, is a library's
+    own only if both are.
+    """
     names = [name for name in (function.__module__, function.__globals__.get("__name__")) if name]
     return bool(names) and all(map(is_library, names))
 
@@ -140,8 +142,8 @@ def is_user_class(kind: type) -> bool:
 
 
 def shown_class(value: Any) -> type:
-    """The class of a value, whatever a proxy's `__class__` says, but for what TensorFlow puts in the place of a dict or
-    a tuple, all of which its items show.
+    """The class of a value, whatever a proxy's `__class__` says. For an object that TensorFlow puts in the place of a
+    dict or a tuple, it is the class that the object shows, because its items are all that it holds.
     """
     kind = type(value)
     return value.__class__ if is_library(kind.__module__) == "tensorflow" else kind
@@ -161,15 +163,14 @@ def is_users_own(value: Any) -> bool:
 
 @_by_type
 def has_library_base(kind: type) -> bool:
-    """Whether TensorFlow or Keras runs code of theirs on an object of this class."""
+    """Whether a class of TensorFlow or Keras, which runs its own code on objects, is among the bases of a class."""
     return any(is_library(base.__module__) in ("keras", "tensorflow") for base in kind.__mro__)
 
 
 @_by_type
 def holds_unnamed(kind: type) -> bool:
-    """Whether a library keeps values in attributes that the user's code need not name: those of a
-    collections.UserDict, a ChainMap, a ConfigParser, an Event, and absl's flags. A namespace has only what the user
-    named.
+    """Whether a library keeps values in attributes that the user's code need not name, as in a collections.UserDict, a
+    ChainMap, a ConfigParser, an Event, and absl's flags. A namespace has only attributes that the user named.
     """
     if any(is_library(base.__module__) == "absl" for base in kind.__mro__):
         return True
@@ -179,7 +180,7 @@ def holds_unnamed(kind: type) -> bool:
 
 @_by_type
 def is_out_of_sight(kind: type) -> bool:
-    """Whether what objects of a class hold cannot be compared."""
+    """Whether the contents of objects of a class cannot be compared."""
     return kind in HIDING or any(base.__module__.partition(".")[0] in OUT_OF_SIGHT for base in kind.__mro__)
 
 
@@ -190,19 +191,21 @@ def is_tensor_class(kind: type) -> bool:
 
 
 def is_tensor(value: Any) -> bool:
-    """As `tf.is_tensor`, which asks objects of the user's for attributes; they may answer anything."""
+    """Whether a value is a tensor. Unlike `tf.is_tensor`, this asks no object of the user's for attributes, to which it
+    may answer anything.
+    """
     return is_tensor_class(type(value))
 
 
 def is_public_tensor(name: str, value: Any) -> bool:
-    """Whether what an object holds under a name is a tensor or an array that a program may put there."""
+    """Whether an attribute is public and holds a tensor or an array, so that a program may have put it there."""
     return not name.startswith("_") and (isinstance(value, np.ndarray) or is_tensor(value))
 
 
 @_by_type
 def hides_fields(kind: type) -> bool:
-    """Whether objects of a class of the user's have fields of C's, which no attribute shows: they are larger than their
-    slots, their dict and their weak references. What plain values and objects that never change hold is compared.
+    """Whether objects of a class of the user's have fields in C that no attribute shows: they are larger than their
+    slots, their dict and their weak references. Fields of plain values, and of objects that never change, do not count.
     """
     if not is_user_class(kind):
         return False
@@ -227,7 +230,7 @@ def answers_any_name(kind: type) -> bool:
 
 
 def own_dict(value: Any) -> dict[str, Any] | None:
-    """The `__dict__` of an object, found without any code of the user's; None where it has none."""
+    """The `__dict__` of an object, found without running code of the user's; None if it has none."""
     try:
         held = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -236,26 +239,26 @@ def own_dict(value: Any) -> dict[str, Any] | None:
 
 
 def unwrapped(function: Any) -> Any:
-    """As `inspect.unwrap`, without any code of the user's."""
+    """As `inspect.unwrap`, but without running code of the user's."""
     while "__wrapped__" in (held := own_dict(function) or {}):
         function = held["__wrapped__"]
     return function
 
 
 def of_proxy(proxy: Any, name: str = WRAPPED) -> Any:
-    """What a proxy of wrapt's keeps itself, without any code of what it wraps."""
+    """An attribute of a proxy of wrapt's itself, found without running code of the object that it wraps."""
     return object.__getattribute__(proxy, name)
 
 
 def unproxied(value: Any) -> Any:
-    """What proxies of wrapt's are put around."""
+    """A value without the proxies of wrapt's around it."""
     while type(value) in PROXIES:
         value = of_proxy(value)
     return value
 
 
 def in_slot(slot: Any, value: Any) -> Any:
-    """What an object has in a slot; EMPTY where that is nothing."""
+    """The value in a slot of an object; EMPTY if there is none."""
     try:
         return slot.__get__(value)
     except AttributeError:
@@ -275,14 +278,14 @@ def is_function_of_tensorflow(kind: type) -> bool:
 
 
 def plain_base(kind: type) -> Any:
-    """The plain class from which a class of the user's inherits its value; None where there is none."""
+    """The plain class from which a class of the user's inherits its value; None if there is none."""
     return next((base for base in kind.__mro__ if base in VALUES), None)
 
 
 @_by_type
 def is_unchanging(kind: type) -> bool:
-    """Whether an object of a library without a `__dict__` may be compared by identity. One of Python's own classes may
-    hold anything, unless it is known.
+    """Whether an object of a library that has no `__dict__` may be compared by identity. An object of one of Python's
+    own classes may hold anything, unless the class is known.
     """
     known = issubclass(kind, (*UNCHANGING, *LOCKS)) or kind.__module__ == "_abc"  # what each abstract class keeps
     return known or kind is object or not is_standard(kind)
@@ -306,7 +309,7 @@ def has_base(kind: type, names: frozenset[str]) -> bool:
 
 @_by_type
 def slots_of(kind: type) -> list[str]:
-    """The attributes that a class keeps in slots, bases left out."""
+    """The attributes that a class itself, without its bases, keeps in slots."""
     found = vars(kind).get("__slots__", ())
     names = [found] if isinstance(found, str) else list(found)
     return [f"_{kind.__name__.lstrip('_')}{n}" if n.startswith("__") and not n.endswith("__") else n for n in names]

@@ -1,4 +1,4 @@
-"""Names of attributes that code of Keras and TensorFlow may read of the user's objects that inherit from theirs."""
+"""Tells which attributes Keras and TensorFlow may read of the user's objects whose classes inherit from theirs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from placer.trace.python.kinds import LAYERS, has_base, is_library
 
 KERAS, TENSORFLOW = "keras", "tensorflow"
 OUTSIDE_STEPS = frozenset({"callbacks", "saving", "export", "legacy", "wrappers", "datasets"})  # parts of Keras
-KNOWN = frozenset(tf.Module.__mro__)  # also what TensorFlow has among the bases of Keras's layers
+KNOWN = frozenset(tf.Module.__mro__)  # also the only classes of TensorFlow among the bases of Keras's layers
 
 
 def is_read_by_libraries(kind: type, name: str) -> bool:
-    """Whether Keras's or TensorFlow's code may read an attribute of this name of objects of this class, other than to
-    look whether it holds something to be tracked. Layers, models and plain kinds of tf.Module are known; of any other
-    class everything may be read.
+    """Whether Keras's or TensorFlow's code may read the attribute `name` of objects of the class `kind`, other than to
+    see whether it holds something to be tracked. Only layers, models and plain kinds of tf.Module are known; of any
+    other class the libraries may read everything.
     """
     of_tensorflow = {base for base in kind.__mro__ if is_library(base.__module__) == TENSORFLOW}
     is_layer = has_base(kind, LAYERS)
@@ -32,14 +32,14 @@ def is_read_by_libraries(kind: type, name: str) -> bool:
 
 @cache
 def _loaded_of_keras() -> frozenset[str]:
-    """Keras's modules whose code a step may run. What is loaded later, none of these calls."""
+    """Keras's loaded modules whose code a step may run. None of them calls a module that is loaded later."""
     parts = {name: name.split(".") for name in sys.modules}
     return frozenset(name for name, path in parts.items() if path[0] == KERAS and OUTSIDE_STEPS.isdisjoint(path))
 
 
 @cache
 def _names_in(modules: frozenset[str]) -> frozenset[str] | None:
-    """The names in the code of modules, and the texts, because `getattr` takes them; None where some has no code."""
+    """The names in the code of modules, and the texts, because `getattr` takes them; None if a module has no code."""
     codes = [_code_of(module) for module in modules]
     return None if None in codes else frozenset(name for code in codes if code for name in _names(code))
 

@@ -1,4 +1,4 @@
-"""What the whole program has set in Keras and TensorFlow, which a trace freezes."""
+"""Reads the settings of Keras and TensorFlow, which a trace freezes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from placer.trace.signature import Same
 
 
 def settings() -> Hashable:
-    """The settings that the code of the libraries reads while a step runs; equal ones compare equal.
+    """The settings that the code of the libraries reads while a step runs; equal settings compare equal.
 
-    A setting that only decides how layers and optimizers are made is none of them.
+    Settings that only decide how layers and optimizers are made are left out.
     """
-    keras: Any = sys.modules.get("keras")  # whoever has not imported it has set nothing in it
+    keras: Any = sys.modules.get("keras")  # a program that has not imported Keras has set nothing in it
     return (
         () if keras is None else _of(keras),
         tf_internals.settings.op_callbacks(),
@@ -26,7 +26,7 @@ def settings() -> Hashable:
 def _of(keras: Any) -> Hashable:
     config = keras.config
     floats, (policy, attention) = config.floatx(), tf_internals.keras_parts.keras_settings()
-    if policy is None:  # then Keras's function for it would set this one, and keep it
+    if policy is None:  # Keras's own function would set the policy to `floats`, and keep it
         policy = floats
     elif type(policy) is keras.DTypePolicy:
         policy = policy.name

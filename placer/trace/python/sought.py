@@ -1,4 +1,4 @@
-"""What a step's code seeks in objects: names of attributes, as far as the code shows them."""
+"""Finds what a step's code seeks in objects: names of attributes, as far as the code shows them."""
 
 from __future__ import annotations
 
@@ -27,33 +27,35 @@ from placer.trace.signature import Same
 
 @dataclass(frozen=True)
 class Sought:
-    """What a step's code reads of objects, as far as known."""
+    """The attributes that a step's code reads of objects, as far as known."""
 
-    names: frozenset[str] = frozenset()  # attributes that it names
-    sets: frozenset[str] = frozenset()  # those among them that it writes or deletes
-    reflects: bool = False  # whether it may read any other that an object itself has
+    names: frozenset[str] = frozenset()  # attributes that the code names
+    sets: frozenset[str] = frozenset()  # names that it writes or deletes
+    reflects: bool = False  # whether it may read any other attribute that an object itself has
     equates: bool = False  # whether it may compare two objects of one class by `==` and the like
-    # A class or a module of which it reads what has a name that is made at run time, and what such a name begins with;
+    # (class or module of which the code reads an attribute by a name that is made at run time, beginning of the name);
     # None for any class and module.
     asked: frozenset[tuple[Same | None, str]] = frozenset()
     texts: frozenset[Same | None] = frozenset()  # classes of whose objects it makes text; None for any class
     whole: frozenset[Same] = frozenset()  # classes whose texts may show any attribute
-    # A module and an attribute that it reads of it, which the module does not hold; None where it may be any.
+    # (module, attribute that the code reads of it and that it does not hold); None for any attribute.
     lacked: frozenset[tuple[Same, str | None]] = frozenset()
 
     def asks(self, owner: Any, name: str) -> bool:
-        """Whether a name of a class or a module, but for what Python itself keeps there, may be made at run time."""
+        """Whether code may read `name` of the class or module `owner` by a name that is made at run time. Names that
+        Python itself keeps there do not count.
+        """
         return not name.startswith("__") and any(
             (of is None or of.held is owner) and name.startswith(begins) for of, begins in self.asked
         )
 
     def lacked_by(self, module: types.ModuleType) -> frozenset[str | None]:
-        """The attributes that it reads of a module which the module does not hold; None among them for any."""
+        """The attributes that code reads of a module and that the module does not hold; None among them for any."""
         return frozenset(name for of, name in self.lacked if of.held is module)
 
     def shows(self, kind: type, method: Any) -> bool:
-        """Whether it makes text of objects of a class by a method. One that a library has made for the class, such as a
-        dataclass's, shows all fields: it counts only where such an object is known to become text.
+        """Whether code makes text of objects of a class by `method`. A method that a library has made for the class,
+        such as a dataclass's, shows all fields: it counts only if such an object is known to become text.
         """
         is_named = not TEXTS.isdisjoint(self.names)
         return is_named or Same(kind) in self.texts or (None in self.texts and not is_made_by_library(method))
@@ -68,7 +70,7 @@ class Sought:
         return any(Same(base) in self.whole for base in kind.__mro__) if self.whole else False
 
     def joined(self, others: Iterable[Sought]) -> Sought:
-        """What any of them seeks."""
+        """Everything that this one or any of `others` seeks."""
         parts = [self, *others]
         columns = ([getattr(part, one.name) for part in parts] for one in fields(Sought))
         found: list[Any] = [frozenset().union(*c) if isinstance(c[0], frozenset) else any(c) for c in columns]
@@ -76,7 +78,7 @@ class Sought:
 
 
 def sought_by(entered: Entered) -> Sought:
-    """What a function's own code reads of objects."""
+    """The attributes that a function's own code reads of objects."""
     reads = reads_of(entered.function.__code__)
     asked = frozenset(one for asked in reads.asked for one in _asked(asked, entered))
     texts = frozenset(one for paths in reads.texts for path in paths for one in _shown(path, entered))
@@ -86,7 +88,7 @@ def sought_by(entered: Entered) -> Sought:
     names = frozenset(name for name, owners in reads.owners.items() if not _is_of_libraries(owners, entered))
     names |= {"__class__"} if "type" in reads.globals else set()
     written = frozenset(reads.sets)
-    if reads.reflects and entered.function.__name__ in TEXTS and entered.owner is not None:  # on what it shows
+    if reads.reflects and entered.function.__name__ in TEXTS and entered.owner is not None:  # on its own object
         kinds = type(entered.owner).__mro__
         maker = next((kind for kind in kinds if entered.function.__name__ in vars(kind)), kinds[0])
         return Sought(names, written, False, reads.equates, asked, texts, frozenset({Same(maker)}), lacked)
@@ -94,13 +96,13 @@ def sought_by(entered: Entered) -> Sought:
 
 
 def passed_on(module: types.ModuleType) -> Sought:
-    """Of a module that code reaches otherwise than by names, so that any attribute of it may be read."""
+    """What is sought in a module that code does not reach by a name: any attribute of it may be read."""
     return Sought(lacked=frozenset({(Same(module), None)}))
 
 
 def _is_of_libraries(owners: set[Path], entered: Entered) -> bool:
-    """Whether a name is read of modules of libraries alone, which the objects of the user's that have an attribute of
-    that name have nothing to do with: `keras.losses` and `self.losses`.
+    """Whether a name is read only of modules of libraries. Such a read (`keras.losses`) has nothing to do with objects
+    of the user's that have an attribute of the same name (`self.losses`).
     """
     found = [reached(path, entered) for path in owners]
     return bool(found) and all(
@@ -109,12 +111,14 @@ def _is_of_libraries(owners: set[Path], entered: Entered) -> bool:
 
 
 def _lacked(path: Path, is_passed: bool, entered: Entered) -> tuple[Same, str | None] | None:
-    """Of what module a path reads what the module does not hold, as in `Sought.lacked`, without running its code."""
+    """(module, attribute) if a path reads an attribute that a module does not hold, as in `Sought.lacked`; else None.
+    Runs no code of the module. is_passed: whether code does more with the object than read an attribute of it.
+    """
     owner = reached(path._replace(attributes=()), entered)
     for attribute in path.attributes:
         if not issubclass(type(owner), types.ModuleType):
             return None
-        if attribute == ITEM:  # what a function of the module gives
+        if attribute == ITEM:  # what a function of the module returns
             return None
         if attribute not in (held := vars(owner)):
             is_of_class = inspect.getattr_static(type(owner), attribute, EMPTY) is not EMPTY
@@ -125,7 +129,7 @@ def _lacked(path: Path, is_passed: bool, entered: Entered) -> tuple[Same, str | 
 
 
 def _shown(path: Path, entered: Entered) -> Iterator[Same | None]:
-    """The class of what a path leads to, where that is an object of the user's; None where it may be any."""
+    """The class of the object that a path leads to, if that is an object of the user's; None if it may be any."""
     if path.root in TEXT_ROOTS:
         return
     found = unproxied(reached(path, entered))
@@ -136,8 +140,8 @@ def _shown(path: Path, entered: Entered) -> Iterator[Same | None]:
 
 
 def _shown_by_remainder(left: frozenset[Path], right: frozenset[Path], entered: Entered) -> Iterator[Same | None]:
-    """As `_shown`, of `left % right`: nothing of what is not known where all that is known of the left side is that
-    code made it, for that is a number in most programs.
+    """As `_shown`, for the right side of `left % right`. If the code made the left side, which then is a number in most
+    programs, and nothing else is known of it, unknown objects on the right side do not count.
     """
     is_text = any(_may_be_text(path, entered) for path in left)
     is_made = any(path.root in ("fresh", "unknown") for path in left)
@@ -155,7 +159,7 @@ def _may_be_text(path: Path, entered: Entered) -> bool:
 
 
 def _asked(asked: Asked, entered: Entered) -> Iterator[tuple[Same | None, str]]:
-    """What a function reads by a name that is made at run time, as in `Sought.asked`."""
+    """(class or module, beginning of a name) that a function reads by a name made at run time: see `Sought.asked`."""
     for path in asked.of or {UNKNOWN}:
         found = unproxied(reached(path, entered))
         kind = found if isinstance(found, type) else type(found)

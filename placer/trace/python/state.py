@@ -23,9 +23,9 @@ from placer.trace.python.sought import Sought
 from placer.trace.python.survey.survey import Survey
 from placer.trace.python.survey.walk import UnguardableError
 
-MOST_STATES = 8  # in which a step was called with the same objects among its arguments
-MOST_SUBJECTS = 16  # of such combinations of objects, whose states are remembered
-MOST_ROUNDS = 12  # of looking, until no new names are found
+MOST_STATES = 8  # states in which a step is called with the same objects among its arguments
+MOST_SUBJECTS = 16  # combinations of such objects whose states are remembered
+MOST_ROUNDS = 12  # surveys, until no new names are found
 WHAT_TO_DO = "pass it as an argument, or keep it in a tf.Variable"
 
 
@@ -35,10 +35,10 @@ def is_plain_step(step: Any) -> bool:
 
 
 def why_not(step: Any, subjects: Subjects = (), arguments: Mapping[str, Any] = MappingProxyType({})) -> str | None:
-    """Why a plain step cannot be traced faithfully, in words for its author; None where nothing speaks against it.
+    """Why a plain step cannot be traced faithfully, in words for its author; None if no reason was found.
 
-    Looks through the step's code and the user's own functions that it calls. subjects, arguments: of a call, the
-    objects among its arguments, and all of them by name.
+    Looks through the step's code and the user's own functions that it calls. subjects: the objects among the arguments
+    of a call. arguments: all arguments of the call, by name.
     """
     try:
         survey = _surveyed(step, Sought(), subjects)
@@ -56,16 +56,16 @@ class PythonState:
         self._step = step
         self._sought = Sought()
         self._keys: list[list[Hashable]] = []  # of the states, by number
-        # By the ids of the objects among the arguments: number -> the state, which holds these objects.
+        # Ids of the objects among the arguments -> number of a state -> the state, which holds these objects.
         self._by_subjects: dict[tuple[int, ...], dict[int, Survey]] = {}
         self._subjects: Subjects = ()  # of the latest call
-        self._known: dict[int, Survey] = {}  # the states with these
+        self._known: dict[int, Survey] = {}  # the states with these subjects
         self._now = 0
         self._drawn: Hashable = None
 
     def number(self, subjects: Subjects = ()) -> int:
-        """Which of the states seen Python is in now, counted from 0; `why` is set where there are too many, or where
-        the state cannot be compared. subjects: objects among the arguments of a call.
+        """The number of Python's current state among the states seen, from 0. Sets `why` if there are too many states,
+        or if the state cannot be compared. subjects: objects among the arguments of a call.
         """
         self._subjects, self._known = subjects, self._states_with(subjects)
         for number in (self._now, *self._known):
@@ -78,14 +78,14 @@ class PythonState:
         return self._now
 
     def is_in(self, number: int) -> bool:
-        """Whether Python is in the state of this number, with the objects that the call had among its arguments."""
+        """Whether Python is in the state of this number, with the objects that the state's call had as arguments."""
         for known in list(self._by_subjects.values()):
             if number in known and self.number(known[number].subjects) == number:
                 return True
         return False
 
     def holds(self, value: Any) -> bool:
-        """Whether the state that Python is in, as the step reads it, has this very object."""
+        """Whether Python's current state, as the step reads it, has this very object."""
         known = self._known.get(self._now)
         return known is not None and known.is_known(value)
 
@@ -98,13 +98,15 @@ class PythonState:
         return self._by_subjects[ids]
 
     def before(self) -> None:
-        """Before an eager call whose effects are to be judged."""
+        """Prepare for an eager call whose effects `effect` is to judge."""
         self._drawn = _random_state()
 
     def effect(self) -> str | None:
-        """What the call since `before` changed that a traced step would not change, in words."""
+        """In words, what the call since `before` changed that a traced step would not change; None if there is nothing.
+        If the state cannot be compared now, returns `why`.
+        """
         if self._drawn != _random_state():
-            return (  # the streams are those of the process, and do not tell who drew
+            return (  # all threads of the process share the streams, which do not tell which thread drew
                 "Python's or NumPy's own random numbers are drawn while it runs, which a traced step would do only "
                 "once; where another thread draws them, give that one a np.random.Generator"
             )
@@ -119,7 +121,7 @@ class PythonState:
         return f"it changes {place}, which a traced step would do only once; {WHAT_TO_DO}"
 
     def built(self) -> None:
-        """After a first call, which may have built layers: what it changed belongs to the state that it began in."""
+        """Count what a first call changed, which may have built layers, as a part of the state in which it began."""
         if self._now in self._known and not self._known[self._now].guard.holds():
             self._refresh(self._survey())
 
@@ -158,7 +160,7 @@ class PythonState:
 
 
 def difference(before: Survey, now: Survey) -> str | None:
-    """The first place that differs, in words; None where the states are equal."""
+    """The first place that differs, in words; None if the states are equal."""
     for (label, old), (place, new) in zip(before.tokens, now.tokens, strict=False):
         if (label, old) != (place, new):
             return f"`{label if label == place else place}`"
@@ -167,7 +169,7 @@ def difference(before: Survey, now: Survey) -> str | None:
 
 
 def _surveyed(step: Any, sought: Sought, subjects: Subjects) -> Survey:
-    """A survey of all that the code found in it reads."""
+    """A survey of everything that the step's code reads. Raises UnguardableError if that cannot be compared."""
     for may_fail in (True, False):
         try:
             return _all_sought(step, sought, subjects)
@@ -184,7 +186,7 @@ def _impurity(entered: Sequence[Entered]) -> str | None:
         judged = [one for one in entered if one.is_judged]
         why = next(filter(None, map(impurity, (*judged, *bound(judged)))), None)
         return why or next((f"{_called(one)} {read}" for one in judged if (read := misread(one.function))), None)
-    except Exception as error:  # which an object of the user's raises
+    except Exception as error:  # an object of the user's raises it
         return _out_of_sight(error)
 
 

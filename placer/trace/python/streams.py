@@ -12,15 +12,15 @@ from placer.trace.random_streams import draws_within
 
 @dataclass(frozen=True, eq=False)
 class GlobalStreams:
-    """The streams of the program from which traces of a plain step draw. Traces go on with them, whatever the program
-    puts in their place later; an eager call takes what is there.
+    """The streams of the program from which traces of a plain step draw. A trace keeps its streams even if the program
+    replaces them later; an eager call takes the current ones.
     """
 
     has_no_seed: bool = False  # whether ops draw without a seed
-    states: Mapping[str, Any] = field(default_factory=dict)  # by what holds it in the program: a generator's variable
+    states: Mapping[str, Any] = field(default_factory=dict)  # the program's name for a generator -> its variable
 
     def with_trace(self, concrete: Any) -> GlobalStreams:
-        """These, and those from which one more trace draws, which has no seeded ops."""
+        """These streams, and those from which one more trace draws. The trace must have no seeded ops."""
         captured = {id(outer) for outer, _ in concrete.graph.captures}
         states = {
             name: state
@@ -31,7 +31,7 @@ class GlobalStreams:
         return GlobalStreams(has_no_seed, {**states, **self.states})
 
     def replaced(self) -> str | None:
-        """In words, what the program has put in the place of a stream; None where all are as they were."""
+        """In words, which stream the program has replaced; None if all are as they were."""
         if self.has_no_seed and tf_internals.settings.global_seed() is not None:
             return "it draws random numbers without a seed, and the program has called tf.random.set_seed since"
         if not self.states:

@@ -27,30 +27,30 @@ UNTOUCHED = Untouched()
 class Wanted:
     """A mapping to be built."""
 
-    devices: Sequence[int]  # topology index per op of the graph that `plan` gives, all devices counted
-    order: Sequence[str]  # op names, that run one after another where they share a device
-    name: str  # who proposed it
-    plan: int = WHOLE  # number of the plan of splits by which ops are divided
+    devices: Sequence[int]  # topology index of each op of the graph that `plan` gives; lost devices are counted, too
+    order: Sequence[str]  # op names; those that share a device run one after another in this order
+    name: str  # what proposed the mapping
+    plan: int = WHOLE  # number of the plan of splits that divides ops
 
 
 @dataclass(frozen=True, eq=False)
 class MappedStep:
     """A step under one mapping."""
 
-    devices: tuple[int, ...]  # topology index per op of the graph that `plan` gives, all devices counted
-    order: tuple[str, ...]  # op names, that run one after another where they share a device
-    name: str  # who proposed it
+    devices: tuple[int, ...]  # as in `Wanted`
+    order: tuple[str, ...]  # as in `Wanted`
+    name: str  # what proposed the mapping
     step: PlacedStep
     generation: int  # of the session's devices when it was built
     switch_s: float  # seconds that building it took, its scratch run included
-    plan: int = field(default=WHOLE, kw_only=True)  # number of the plan of splits by which ops are divided
+    plan: int = field(default=WHOLE, kw_only=True)  # number of the plan of splits that divides ops
 
 
 @dataclass(frozen=True, eq=False)
 class Built(MappedStep):
-    """A step that was built and tried, but does not train the live variables yet: `LiveStep.settle` lets it."""
+    """A step that was built, but does not train the live variables until `LiveStep.settle` makes it Placed."""
 
-    blank: dict[tuple[int, Place], Held]  # the replicas it lacks, from `Replicas.missing`; emptied by `settle`
+    blank: dict[tuple[int, Place], Held]  # replicas that the step lacks, from `Replicas.missing`; emptied by `settle`
 
 
 @dataclass(frozen=True, eq=False)

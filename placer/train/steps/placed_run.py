@@ -1,4 +1,4 @@
-"""One placed step of the training after the other: run, timed, and undone where a step fails when it first trains."""
+"""Runs and times placed steps of a training, and keeps what undoing a step needs if it fails when it first trains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placer.devices.workers.deadline import waiting
 from placer.train.device_session import DeviceSession
 from placer.train.steps.modes import Placed
 
-DRAINED = 64  # calls after a change of mode that are timed until all they started is done; later ones overlap
+DRAINED = 64  # calls after a change of mode that are timed until GPUs are idle; later calls overlap
 
 
 class PlacedRun:
@@ -24,24 +24,24 @@ class PlacedRun:
         self._proven: WeakSet[Placed] = WeakSet()  # steps that trained the live variables before
 
     def mode_changed(self) -> None:
-        """Time the next calls to their end again."""
+        """Time the next DRAINED calls until GPUs are idle."""
         self._calls_in_mode = 0
 
     @property
     def overlaps(self) -> bool:
-        """Whether the latest call was timed while what it started still ran, and will overlap with the next."""
+        """Whether the latest call was timed without waiting for GPUs, so that its work overlaps with the next call."""
         return self._calls_in_mode > DRAINED and has_gpus()
 
     def kept(self, mode: Placed) -> dict[int, Any] | None:
-        """What `Replicas.roll_back` needs to undo a step that has not trained yet; None for one that has."""
+        """What `Replicas.roll_back` needs to undo a step that has not trained yet; None for a step that has."""
         return None if mode in self._proven else self.session.replicas.keep(mode.use)
 
     def trained(self, mode: Placed) -> None:
-        """Keep no copies before the steps of this mode any more: one of them has succeeded."""
+        """Note that a step of this mode has succeeded, so that no copies are kept before later ones."""
         self._proven.add(mode)
 
     def run(self, mode: Placed, tensors: Sequence[Any]) -> tuple[list[Any], float]:
-        """What one placed step returns, flat, and its seconds, fetching variables not included."""
+        """Run one placed step. Returns its flat outputs, and its seconds without fetching variables."""
         self.session.replicas.before(mode.use)
         begin = self.clock()
         try:

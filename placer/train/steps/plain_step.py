@@ -1,4 +1,4 @@
-"""A step in plain Python: what its state is before each call, and whether its calls may stand behind a trace."""
+"""A step in plain Python: the state of Python before each of its calls, and whether a trace may stand for them."""
 
 from __future__ import annotations
 
@@ -38,38 +38,38 @@ class PlainStep:
     """Judges the calls of a plain step that run as the user wrote it. Only the training thread may use it."""
 
     def __init__(self, step: Callable[..., Any], ran: bool = False) -> None:
-        """ran: whether it was called before, as the Python function of a tf.function may have been."""
+        """ran: whether `step` was called before, as the Python function of a tf.function may have been."""
         self._step = step
         self._state = PythonState(step)
         self._parameters = Parameters(step)
         self._subjects: Subjects = ()  # of the latest call
         self._ran = ran  # a first call may build layers, so there is no state before it
-        self._is_function = ran  # of a tf.function, which is given tensors without a mask in any case
+        self._is_function = ran  # whether it is a tf.function's, which gets tensors without masks in any case
         self._watches = True
         self._effect: str | None = None
         self._streams = GlobalStreams()  # of its traces
 
     @classmethod
     def of(cls, step: Callable[..., Any]) -> PlainStep | None:
-        """None for a tf.function, whose Python state is frozen wrapped or not."""
+        """Return the judge of a step; None for a tf.function, which freezes Python's state whether wrapped or not."""
         return cls(step) if is_plain_step(step) else None
 
     @property
     def why(self) -> str | None:
-        """Why it must be left alone, as far as its calls and states have shown; None where it need not."""
+        """Why the step must be left alone, as far as its calls and states have shown; None if it need not be."""
         return self._effect or self._state.why
 
     @cached_property
     def why_by_code(self) -> str | None:
-        """Why it must be left alone, as far as its code shows."""
+        """Why the step must be left alone, as far as its code shows; None if it need not be."""
         return why_not(self._step)
 
     def why_by_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """Why it must be left alone, as far as its code and the arguments of a call show."""
+        """As `why_by_code`, with what the arguments of a call show."""
         return why_not(self._step, self._parameters.subjects(args, kwargs), self._parameters.bound(args, kwargs))
 
     def keyed(self, key: Hashable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, Hashable]:
-        """A call's key, with the number of the state that Python is in now, its arguments included."""
+        """The key of a call: the number of Python's current state, the arguments included, and `key`."""
         self._subjects = self._parameters.subjects(args, kwargs)
         kind = self._parameters.attributed(args, kwargs)
         if kind is not None:
@@ -86,7 +86,7 @@ class PlainStep:
         return number, key
 
     def _judge_identities(self, tensors: Sequence[Any]) -> None:
-        """Of the tensors and arrays that a step takes which asks by `is` for such: a trace has others."""
+        """Judge the tensors and arrays of a step that asks by `is` for such, because a trace has other objects."""
         if self._state.compares and is_repeated(tensors):
             self._note("it takes one tensor as two arguments, which are two in a traced step, and it asks by `is`; "
                        "pass a copy (tf.identity), or what tells the two cases apart")  # fmt: skip
@@ -99,21 +99,21 @@ class PlainStep:
         return not self._ran or self._state.is_in(key[0])
 
     def end(self) -> None:
-        """The step is left alone: judge no more calls, and hold nothing of the user's."""
+        """Judge no more calls and hold nothing of the user's, because the step is left alone."""
         self._effect, self._watches = self.why, False
         self._state, self._subjects, self._streams = PythonState(self._step), (), GlobalStreams()
 
     def traceable(self, types: Types) -> Any:
-        """The step, to be traced; what it does then that its eager calls would not do alike is noted."""
+        """The step as a function to be traced. It notes what the step does there that eager calls do differently."""
         step: Any = self._step
         if hasattr(type(step), "compute_loss"):  # a Keras model is traced by its training step
             return step
         return self._traceable(step, partial(self._watched, types), with_ties)
 
     def with_numbers(self, python: Callable[..., Any], types: Types) -> Any:
-        """The Python function of a tf.function, to be traced with tensors in the place of numbers; what it does then
-        that TensorFlow's own trace, one for each number, would not do alike is noted: in branches, and with shapes,
-        values and types that it does not know.
+        """The Python function of a tf.function, to be traced with tensors in place of numbers. It notes what the
+        function does that TensorFlow's own traces, one for each number, do differently: in branches and gradients, and
+        with shapes, values and types that this trace does not know.
         """
         return self._traceable(python, partial(self._watched_numbers, types))
 
@@ -123,8 +123,8 @@ class PlainStep:
         watched: Callable[..., AbstractContextManager[None]],
         returned: Callable[[Any], Any] = lambda outputs: outputs,
     ) -> Any:
-        """returned: makes what the trace returns of what the step does."""
-        # AutoGraph converts what it is to trace, and would convert these, too.
+        """returned: turns what the step returns into what the trace returns."""
+        # AutoGraph converts what it traces, and would convert these two functions as well.
         watched, returned = map(tf.autograph.experimental.do_not_convert, (watched, returned))
 
         def traced_step(*args: Any, **kwargs: Any) -> Any:
@@ -136,7 +136,9 @@ class PlainStep:
 
     @contextmanager
     def _watched(self, types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[None]:
-        """A trace takes copies of containers, which shows in them what the step would do to the user's own."""
+        """In the block, note what a trace does differently from eager calls. A trace gets copies of containers, and
+        changes of the copies show what the step would do to the user's own.
+        """
         before, places = self._parameters.contents(args, kwargs), Places([("the step", self._step)], in_globals=True)
         eager = _eager(types, args, kwargs)
         watches: list[Watch] = [partial(watched_types, eager=eager), partial(watched_array_changes, eager=eager)]
@@ -155,7 +157,7 @@ class PlainStep:
         self, types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> AbstractContextManager[None]:
         of_types: Watch = partial(watched_types, eager=_eager(types, args, kwargs))
-        # Without the advice to decorate it, which it is.
+        # The note leaves out the advice to decorate the step, because it is decorated.
         return self._watched_by((*WATCHES_OF_NUMBERS, of_types), lambda why: self._note(why.partition("; ")[0]))
 
     @contextmanager
@@ -174,8 +176,8 @@ class PlainStep:
             self._state.before()
 
     def after(self, calls: int, outputs: Any) -> None:
-        """After an untouched call. calls: of its signature, with this one; the first may still build something.
-        outputs: what it returned.
+        """After an untouched call. calls: number of calls of its signature, this one included; the first may still
+        build something. outputs: what the call returned.
         """
         if not self._watches:
             return
@@ -193,26 +195,26 @@ class PlainStep:
             self._effect = self._effect or self._state.effect()
 
     def traced(self, concrete: Any) -> None:
-        """A trace of the step that may stand for its calls."""
+        """Note a trace of the step that may stand for its calls."""
         self._streams = self._streams.with_trace(concrete)
 
     def after_trace(self) -> str | None:
-        """What tracing the step has changed, in words; None where it changed nothing."""
+        """What tracing the step has changed, in words; None if it changed nothing."""
         self._effect = self._effect or self._state.effect()
         return self._effect
 
 
 def _eager(types: Types, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[int, type]:
-    """By the id of each of these arguments of a trace that is an array or a number eagerly: its type then."""
+    """id -> eager type, of each argument of a trace that is an array or a number in eager calls."""
     leaves = tf.nest.flatten((tuple(args), dict(kwargs)))
     return {id(leaves[i]): kind for i, kind in types.items() if tf.is_symbolic_tensor(leaves[i])}
 
 
 def _no_tensor(outputs: Any) -> str | None:
-    """What of a step's outputs is neither a tensor nor None, in words; None where nothing is."""
+    """The first of a step's outputs that is neither a tensor nor None, in words; None if there is none."""
     try:
         leaves = tf.nest.flatten(outputs, expand_composites=True)
-    except Exception:  # a dict whose keys have no order, say, of which TensorFlow makes no step
+    except Exception:  # such as a dict whose keys have no order, which TensorFlow cannot trace
         return None
     for leaf in leaves:
         if isinstance(leaf, tf.Variable):

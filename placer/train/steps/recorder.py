@@ -41,7 +41,7 @@ class Recorder:
 
     @property
     def is_full(self) -> bool:
-        """Whether a scratch run needs no more."""
+        """Whether enough steps are recorded for a scratch run."""
         return len(self._steps) >= RECORDED
 
     @property
@@ -52,7 +52,9 @@ class Recorder:
     def record(
         self, variables: Sequence[tf.Variable], tensors: Sequence[Any], run: Callable[[], tuple[Any, float]]
     ) -> tuple[Any, float]:
-        """What `run` gives, an untouched step on flat `tensors` that trains `variables`: its outputs, and seconds."""
+        """Run and record an untouched step on flat `tensors` that trains `variables`. Returns what `run` returns: its
+        outputs and seconds.
+        """
         replicas = self._session.replicas
         self._session.adopt(variables)
         replicas.pull()
@@ -71,7 +73,7 @@ class Recorder:
         return outputs, step_s
 
     def recording(self, captured: Captured, name: str) -> Recording:
-        """What was recorded, by the captured graph's names. Raises BadInputError where nothing was."""
+        """The recorded steps, by the captured graph's names. Raises BadInputError if nothing was recorded."""
         if not self._steps:
             why = f"another thread {WRITES}" if self.disturbed else "no untouched step was recorded"
             raise BadInputError(f"{name}: {why}, so that nothing can be tried.")

@@ -42,7 +42,7 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Recording:
-    """Some untouched steps of the training, one after another."""
+    """Some consecutive untouched steps of the training."""
 
     start: MappingABC[str, Any]  # node name of each variable -> its value before, in this process
     batches: Sequence[Sequence[Any]]  # flat inputs of each step
@@ -51,15 +51,15 @@ class Recording:
 
     @property
     def outcome(self) -> Outcome:
-        """What the steps did."""
+        """The outcome of the recorded steps."""
         return Outcome(self.returned, _arrays(self.start), _arrays(self.end))
 
 
 class ScratchRun:
     """Runs placed steps from a recording's start, and compares what they do with what the untouched step did.
 
-    Another thread than the training one may use it, because no variable of the training is touched. It holds one copy
-    of the variables in this process; what the recording held beside that is freed once no mapping needs it any more.
+    Threads other than the training thread may use it, because it touches no variable of the training. It holds one copy
+    of the variables in this process; the rest of the recording is freed once no mapping needs it any more.
     """
 
     def __init__(self, captured: Captured, recording: Recording, *, exact: bool, unpack: Unpack = unpacked) -> None:
@@ -67,8 +67,8 @@ class ScratchRun:
         `untouched_outcome`.
         """
         self.captured, self.batches, self.exact, self.unpack = captured, recording.batches, exact, unpack
-        self._recording: Recording | None = recording  # until the first mapping agreed, where all must be alike
-        # By the graph's fingerprint: parts round otherwise.
+        self._recording: Recording | None = recording  # if `exact`, only until the first mapping agreed
+        # By the graph's fingerprint, because parts round differently.
         self._agreements: dict[str, Agreement | LocalAgreement] = {}
         self._is_closed = False
         self._transfers, self._fingerprints = Transfers(), Fingerprints()
@@ -77,8 +77,8 @@ class ScratchRun:
         self._scratch: dict[tuple[str, str, tuple[int | None, ...]], tf.Variable] = {}
 
     def variables(self, captured: Captured, device_of: MappingABC[str, str]) -> dict[str, tf.Variable]:
-        """A scratch variable for each of a step's, on its device; values are arbitrary. captured: the step, or it with
-        ops divided.
+        """Node name -> scratch variable on its device, for each variable of a step; values are arbitrary. captured: the
+        step, whole or divided.
         """
         found, made = {}, []
         for name, variable in captured.variables.items():
@@ -93,14 +93,14 @@ class ScratchRun:
     def run(self, step: PlacedStep) -> None:
         """Run the recorded batches. `step` trains the scratch variables of its devices.
 
-        Raises LossDiffersError where it does not do what the untouched step did, and what TensorFlow raises.
+        Raises LossDiffersError if it does not do what the untouched step did, and what TensorFlow raises.
         """
         try:
             self._compared(step)
         except LossDiffersError:
             if not step.captured.has_tables:
                 raise
-            # The program may have written to them since: the untouched step is run again, with what they hold now.
+            # The program may have written to the tables since, so the untouched step runs again on what they hold now.
             self._recording = None
             self._agreements.clear()
             try:
@@ -125,7 +125,7 @@ class ScratchRun:
             self._recording = None
 
     def forget_variables(self) -> None:
-        """Drop the scratch variables: they are no longer needed, or others train them from now on."""
+        """Drop the scratch variables, because nothing needs them any more, or a placed step trains them from now on."""
         self._scratch.clear()
 
     def forget(self) -> None:
@@ -142,7 +142,7 @@ class ScratchRun:
         self._recording, self._is_closed = None, True
 
     def _agreed(self, captured: Captured) -> Agreement | LocalAgreement:
-        """What steps of this graph are compared with: the untouched step, and where devices are alike each other."""
+        """The check for steps of this graph: against the untouched step and, if devices are alike, each other."""
         if self._is_closed:
             raise PlacerError("this scratch run was closed.")
         if captured.graph.fingerprint not in self._agreements:
@@ -168,7 +168,7 @@ class ScratchRun:
         return untouched_outcome(self.captured, start, self.batches, self.unpack)
 
     def _after(self, held: MappingABC[str, Held]) -> dict[str, Array]:
-        """The values of a step's variables; of divided ones, the whole."""
+        """The values of a step's variables; divided ones are joined."""
         mine = {name: self.start[name] for name in held}
         here = _devices_of(mine)
         fetched = {name: blank_variable(here[name], v.shape, v.dtype) for name, v in mine.items()}

@@ -47,8 +47,8 @@ _here = threading.local()
 
 @contextmanager
 def within_a_step() -> Iterator[None]:
-    """In the block, this thread runs or traces a step that Placer has wrapped: a wrapped one that it calls is placed
-    with it.
+    """In the block, this thread runs or traces a step that Placer has wrapped. Another wrapped step that it calls is
+    placed as a part of it.
     """
     before, _here.in_step = getattr(_here, "in_step", False), True
     try:
@@ -58,7 +58,7 @@ def within_a_step() -> Iterator[None]:
 
 
 class UntouchedFunction:
-    """Runs `step` untouched, whatever else happens to its variables between calls."""
+    """Runs `step` untouched, wherever its variables are up to date before a call."""
 
     def __init__(
         self,
@@ -70,18 +70,18 @@ class UntouchedFunction:
         self.step: Any = step  # what is called and captured, always as the user wrote it
         self.session, self.name, self.clock = session, name, clock
         self.plain = PlainStep.of(step)  # None for a tf.function
-        # TensorFlow traces a tf.function anew for each number, and reads Python's state each time.
+        # TensorFlow traces a tf.function again for each number, and each trace reads Python's state.
         traces_anew = self.plain is None and getattr(step, "input_signature", None) is None
         python = tf_internals.autograph.python_function(step) if traces_anew else None
         self.retraced = PlainStep(python, ran=True) if python is not None else None
         self._warned: set[str] = set()
-        self.unsaid: list[str] = []  # what the journal has to say of calls
+        self.unsaid: list[str] = []  # messages about calls, for the journal
         self.calls = 0  # that were timed
 
     def trace(self, variant: Variant) -> str | None:
-        """Trace the step; returns why it cannot be traced or repeated, None where it can.
+        """Trace the step; returns why it cannot be traced or repeated, None if it can.
 
-        A tf.function keeps the trace, and calls use it. That of a plain step is only for placing it.
+        A tf.function keeps the trace, and calls use it. The trace of a plain step is only for placing it.
         """
         with within_a_step():
             return self._traced(variant)
@@ -119,8 +119,8 @@ class UntouchedFunction:
         return why
 
     def _widened(self, variant: Variant, graph_def: Any) -> str | None:
-        """Why numbers may not be tensors of a step that computes in short floats, in words; None where they may. Keras
-        keeps float16 where it meets a number of Python's, and makes float32 of it where it meets a tensor of that.
+        """Why numbers must not become tensors of a step that computes in short floats, in words; None if they may.
+        Keras keeps float16 beside a Python number, but turns it into float32 beside a tensor of float32.
         """
         if not (variant.layout.numbers and has_short_floats(graph_def)):
             return None
@@ -136,7 +136,9 @@ class UntouchedFunction:
         )
 
     def _traceable(self, variant: Variant) -> Any:
-        """What to trace for a signature: no tf.function that would give its trace of another state of Python."""
+        """What to trace for a signature. With numbers as tensors it is not the tf.function itself, which might return
+        its trace of another state of Python.
+        """
         if self.plain is not None:
             return self.plain.traceable(_types(variant, (*variant.layout.numbers, *variant.layout.arrays)))
         if self.retraced is None or not variant.layout.numbers:
@@ -147,18 +149,18 @@ class UntouchedFunction:
         return self.retraced.with_numbers(python, _types(variant, variant.layout.numbers))
 
     def trained(self, variant: Variant) -> Sequence[tf.Variable]:
-        """The variables that a traced signature uses. Raises BadInputError where one of them is nowhere to be found."""
-        # With numbers as tensors, it has variables of branches on them, too.
+        """The variables that a traced signature uses. Raises BadInputError if one of them cannot be found."""
+        # The trace with numbers as tensors also has the variables of branches on these numbers.
         concrete = variant.traced[0] if variant.traced is not None else variant.own
         return list({id(variable): variable for variable in owners(concrete).values()}.values())
 
     def run(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
-        """A call as the user made it: what it returns, and its seconds."""
+        """Run a call as the user made it. Returns its outputs and its seconds."""
         with self._own_variables():
             return self._timed(variant, args, kwargs)
 
     def run_untimed(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """As `run`, without waiting for what it returns. For a tf.function, and for calls that nothing records."""
+        """As `run`, without waiting for the outputs. For a tf.function, and for calls that are not recorded."""
         with self._own_variables():
             try:
                 return self.step(*args, **kwargs)
@@ -172,9 +174,8 @@ class UntouchedFunction:
         numbers: Sequence[float] | None = None,
         asked: Collection[int] | None = None,
     ) -> tuple[Any, float]:
-        """As `run`, on flat tensors, batches already taken from iterators. numbers: the Python numbers among them,
-        where the user's own are at hand. asked: the positions of the iterators from which they were taken; None for
-        all.
+        """As `run`, on flat tensors, with batches that were already taken from iterators. numbers: the user's own
+        Python numbers among them, if at hand. asked: positions of the iterators whose batches were taken; None = all.
         """
         with self._own_variables(), lent(variant.feeding, tensors, asked) as flat:
             found = variant.layout.numbers_in(flat) if numbers is None else numbers
@@ -182,7 +183,7 @@ class UntouchedFunction:
             return self._timed(variant, args, kwargs)
 
     def repeat(self, variant: Variant, tensors: Sequence[Any]) -> None:
-        """Take a step again that was lost. Raises PlacerError where it would be another one."""
+        """Take a lost step again. Raises PlacerError if Python's state changed, so that it would be another step."""
         if self.plain is not None and not self.plain.is_in(variant.key):
             raise PlacerError(
                 f"{self.name}: all devices were lost, and steps since the last snapshot cannot be taken again, because "
@@ -191,7 +192,7 @@ class UntouchedFunction:
         self.run_flat(variant, tensors)
 
     def within(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A call under a gradient tape, or within another function's trace."""
+        """Run a call under a gradient tape, or within another function's trace."""
         if tf.inside_function():
             if not getattr(_here, "in_step", False) and self._is_new(IN_A_FUNCTION):
                 self.unsaid.append(IN_A_FUNCTION)
@@ -211,7 +212,7 @@ class UntouchedFunction:
 
     @contextmanager
     def _own_variables(self) -> Iterator[None]:
-        """In the block, the user's own variables are true, and used without a report."""
+        """In the block, the user's own variables are up to date, and their uses are not reported."""
         self.session.replicas.pull()
         before, self.session.runs_untouched = self.session.runs_untouched, True
         try:
@@ -221,7 +222,7 @@ class UntouchedFunction:
             self.session.runs_untouched = before
 
     def _timed(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, float]:
-        """Run the step on variables that are true: what it returns, and its seconds."""
+        """Run the step on variables that are up to date. Returns its outputs and its seconds."""
         self.calls += 1
         if self.plain is not None:
             self.plain.before()
@@ -240,13 +241,13 @@ class UntouchedFunction:
 
 
 def _types(variant: Variant, leaves: Sequence[int]) -> dict[int, type]:
-    """The types of what the user's step is given as these leaves."""
+    """Position of each of these leaves -> the type of the argument that the user's step is given there."""
     given = tf.nest.flatten((tuple(variant.args), dict(variant.kwargs)))
     return {i: type(given[i]) for i in leaves}
 
 
 def _misused(variant: Variant) -> str | None:
-    """Why numbers may not be tensors of this signature's step, in words; None where they may."""
+    """Why numbers must not become tensors of this signature's step, in words; None if they may."""
     if not variant.layout.numbers or variant.traced is None:
         return None
     concrete, order = variant.traced
@@ -258,7 +259,7 @@ def _misused(variant: Variant) -> str | None:
 
 
 def _lost_tie(variant: Variant, concrete: Any) -> str | None:
-    """What Keras ties to the outputs of a plain step, and not in its trace, in words; None where nothing is."""
+    """What Keras ties to the outputs of a plain step but not to those of its trace, in words; None if nothing."""
     lost = lost_tie(variant.ties, concrete.structured_outputs)
     return lost and (
         f"it returns a tensor with {lost}, which a branch or loop gives and a placed step would lose; return that, too"
@@ -266,8 +267,9 @@ def _lost_tie(variant: Variant, concrete: Any) -> str | None:
 
 
 def _unseen_array(variant: Variant) -> str | None:
-    """Why a plain step of this signature cannot be given its caller's own arrays, in words; None if it can. Beside an
-    iterator, whose batch is taken before the step runs, it would get copies, and lose what it does to them.
+    """Why a plain step of this signature cannot be given its caller's own arrays, in words; None if it can. If it also
+    takes an iterator, the batch is taken before the step runs. The step then gets copies of arrays, and its changes to
+    them would be lost.
     """
     if not variant.layout.arrays or Feeding.of(variant.layout) is None:
         return None
@@ -277,5 +279,5 @@ def _unseen_array(variant: Variant) -> str | None:
 def lent(
     feeding: Feeding | None, tensors: Sequence[Any], asked: Collection[int] | None = None
 ) -> AbstractContextManager[Sequence[Any]]:
-    """Flat tensors as the user's step takes them: an iterator over its batch where it takes an iterator."""
+    """Flat tensors as the user's step takes them: in place of an iterator's batch, an iterator over that batch."""
     return nullcontext(tensors) if feeding is None else feeding.lent(tensors, asked)

@@ -16,7 +16,7 @@ from placer.train.steps.recorder import Recorder
 
 @dataclass(eq=False)
 class Variant:
-    """What is known of one signature since its first call."""
+    """The state of one signature since its first call."""
 
     key: Hashable
     args: Sequence[Any]  # of its latest call, while that is the step's, and until it is traced
@@ -29,17 +29,17 @@ class Variant:
     is_traced: bool = False  # whether it was tried
     ties: frozenset[tuple[str, int]] = frozenset()  # what Keras had tied to what a plain step returned last
     traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of its key; or with numbers as tensors
-    own: Any = None  # the concrete function of a tf.function, where `traced` is None
+    own: Any = None  # the concrete function of a tf.function, if `traced` is None
     trains_nothing: bool = False  # whether its trace updates no variable
-    feeding: Feeding | None = None  # set where the step takes its batches from iterators
+    feeding: Feeding | None = None  # set if the step takes its batches from iterators
     arrived: frozenset[int] = frozenset()  # which flat inputs lay on a GPU when a step was recorded
     shapes: dict[int, list[Any]] | None = None  # of the batch taken last
-    captured_shapes: dict[int, list[Any]] | None = None  # of the one with which it was captured
+    captured_shapes: dict[int, list[Any]] | None = None  # of the batch with which the step was captured
     refused: bool = False  # whether a signature other than the main one cannot be placed
     captured: Captured | None = None
-    divided: dict[int, Captured] = field(default_factory=dict)  # by the number of a plan of splits: `captured` by it
-    templates: dict[int, Template] = field(default_factory=dict)  # the same, ready for the devices of now
-    recorder: Recorder | None = None  # of one untouched call, to be compared with before it follows
+    divided: dict[int, Captured] = field(default_factory=dict)  # number of a plan of splits -> `captured` divided by it
+    templates: dict[int, Template] = field(default_factory=dict)  # the same, ready for the current devices
+    recorder: Recorder | None = None  # of one untouched call, which the placed step is compared with
     following: tuple[Placed, Placed] | None = None  # the main signature's placed step, and this one's by its mapping
 
     def forget_arguments(self) -> None:
@@ -47,21 +47,21 @@ class Variant:
         self.args, self.kwargs = (), {}
 
     def placed_by(self, main: Mode) -> Placed | None:
-        """Its own placed step, while the main signature runs in the mode `main`; None where it does not follow that."""
+        """The placed step of this signature that follows the mode `main` of the main one; None if there is none."""
         return self.following[1] if self.following is not None and self.following[0] is main else None
 
     def is_alike(self, given: Sequence[Any]) -> bool:
-        """Whether what `taken` gave has the shapes with which the step was captured. An iterator may give batches of
-        several, and is one signature.
+        """Whether `given`, from `taken`, has the shapes with which the step was captured. An iterator is one signature,
+        but may give batches of several shapes.
         """
         return self.feeding is None or self.feeding.shapes(given) == self.captured_shapes
 
     def taken(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """What a captured step takes: a batch where the user gave an iterator.
+        """The inputs of a captured step: a batch in place of each iterator that the user gave.
 
-        Raises NoBatchError where it has none: the user's own step has to meet that, because what does not depend on
-        the batch happens nevertheless. TensorFlow counts an optimizer's `iterations` on before the step fails, and a
-        plain step may do something before it asks for a batch.
+        Raises NoBatchError if an iterator has no batch. Then the user's own step has to run, because what does not
+        depend on the batch happens nevertheless. TensorFlow increases an optimizer's `iterations` before the step
+        fails, and a plain step may do something before it asks for a batch.
         """
         if self.feeding is None:
             return tensors

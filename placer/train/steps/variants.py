@@ -23,20 +23,22 @@ MOST_VARIANTS = 16  # that are remembered
 MOST_VALUES = 10_000  # of numbers, of which it is remembered when they were first given
 PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded
 LEAD = 2  # calls by which another signature must be ahead to become the main one
-RECENT, MAJORITY = 200, 0.8  # once that is settled: its share of the latest calls, of twice as many each time
-SCATTERED, HALF = 0.1, 0.5  # a smaller share of the latest calls hardly advances a search; then this is enough
+# A settled main signature is replaced by one whose share of the RECENT latest calls is above MAJORITY; each time, twice
+# as many calls count. If the main one's share is below SCATTERED, too small to advance a search, HALF is enough.
+RECENT, MAJORITY = 200, 0.8
+SCATTERED, HALF = 0.1, 0.5
 
 
 class Variants:
-    """Finds the signature of each call. Only the training thread may use it; any may `settle`."""
+    """Finds the signature of each call. Only the training thread may use it, but any thread may `settle`."""
 
     def __init__(self, untouched: UntouchedFunction, session: DeviceSession, name: str) -> None:
-        """name: the step's, for messages."""
+        """name: of the step, for messages."""
         self.untouched, self.session, self.name = untouched, session, name
         self.main: Variant | None = None  # the signature whose mapping is searched; others follow it
         self.left_alone: str | None = None  # why the step must run untouched for good
-        self.is_settled = False  # on its main signature
-        self._choosing = threading.Lock()  # the session's may be held by a thread that waits for the one that settles
+        self.is_settled = False  # whether the first calls no longer choose the main signature
+        self._choosing = threading.Lock()  # not the session's, whose holder may wait for the thread that settles
         self._signatures = Signatures(plain=untouched.plain is not None, declared=Declared.by(untouched.step))
         self._known: dict[Hashable, Variant] = {}
         self._calls = 0
@@ -56,7 +58,9 @@ class Variants:
         return len(self._known)
 
     def of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Variant, Sequence[Any]]:
-        """The signature of a call, and its flat tensors. Chooses the main one: that of the first calls may be rare."""
+        """The signature of a call, and its flat tensors. Until the main signature is settled, this may choose another
+        main one, because that of the first calls may be rare.
+        """
         plain = self.untouched.plain
         self.leave_alone(untouchable_now())
         if self.left_alone is not None and self.main is not None:  # its signature no longer matters
@@ -101,28 +105,28 @@ class Variants:
         return ((first, key), first == now) if varied else (key, True)
 
     def _leads(self, variant: Variant) -> bool:
-        """Whether a signature is called more often than the main one, which is not settled; or at all, where that one
-        trains nothing.
+        """Whether a signature should replace the main one, which is not settled: it is LEAD calls ahead, or the main
+        one trains nothing and this one may be traced.
         """
         return variant.calls >= self._main.calls + LEAD or (
             self._main.trains_nothing and variant is not self.main and self.may_trace(variant)
         )
 
     def settle(self) -> Variant | None:
-        """The main signature, which the first calls choose no more; None before the first. Any thread may ask."""
+        """Settle the main signature and return it; None before the first call. Any thread may call this."""
         with self._choosing:
             self.is_settled = True
             return self.main
 
     def _prefer(self, variant: Variant) -> None:
         with self._choosing:
-            if not self.is_settled:  # which may have happened while this one was traced
+            if not self.is_settled:  # it may have been settled while this one was traced
                 self.main = variant
 
     @property
     def successor(self) -> Variant | None:
-        """The signature of nearly all recent calls, where that is not the main one, which was settled before; that of
-        most of them, where hardly any is of the main one.
+        """The signature of nearly all recent calls, if it is not the settled main one; None if there is none. If hardly
+        any recent call is of the main one, more than half of the recent calls are enough.
         """
         if not self.is_settled or self.left_alone is not None or len(self._recent) < (self._recent.maxlen or 0):
             return None
@@ -134,7 +138,7 @@ class Variants:
 
     @property
     def scattered(self) -> str | None:
-        """In words that hardly any recent call is of the main signature, and there is no `successor`; else None."""
+        """A message if hardly any recent call is of the main signature and there is no `successor`; else None."""
         calls = len(self._recent)
         if calls < (self._recent.maxlen or 0):
             return None
@@ -144,14 +148,14 @@ class Variants:
         return f"{of_main} of the last {calls} calls are of the signature whose mapping is searched"
 
     def go_over_to(self, variant: Variant) -> None:
-        """Make this the main signature. Going over once more takes longer, because a program may alternate."""
+        """Make this the main signature. The next change takes twice as many calls, because a program may alternate."""
         self.main = variant
         for other in self._known.values():
             other.divided.clear()
         self._recent = deque(maxlen=2 * (self._recent.maxlen or RECENT))
 
     def forget_placed(self) -> None:
-        """Forget what was recorded and placed of all signatures that follow the main one."""
+        """Forget all templates, and what was recorded and placed for signatures that follow the main one."""
         for variant in self._known.values():
             variant.following = variant.recorder = None
             variant.templates.clear()
@@ -170,7 +174,9 @@ class Variants:
 
     @property
     def is_ready(self) -> bool:
-        """Whether enough steps ran untouched to capture the main signature, or none ever will."""
+        """Whether enough steps ran untouched to capture the main signature; also True if the step is left alone, or was
+        not called yet.
+        """
         if self.left_alone is not None or self.main is None:
             return True
         if self.main.trains_nothing and not self.is_settled:
@@ -178,14 +184,14 @@ class Variants:
         return self.untouched.plain is None or (self.main.traced is not None and self.main.calls >= PLAIN_CALLS)
 
     def leave_alone(self, why: str | None) -> None:
-        """Run the step untouched for good, where `why` is a reason. Whoever wrapped it reports that, once."""
+        """Run the step untouched for good, unless `why` is None. What wrapped the step reports that once."""
         if why is None or self.left_alone is not None:
             return
         self.left_alone = why
         self.let_go()
 
     def let_go(self) -> None:
-        """Hold nothing more of the user's than the step itself: it is left alone for good."""
+        """Hold nothing of the user's except the step itself, because it is left alone for good."""
         for variant in self._known.values():
             variant.forget_arguments()
         for judge in (self.untouched.plain, self.untouched.retraced):
@@ -226,7 +232,7 @@ class Variants:
 
     @property
     def _shows_an_effect(self) -> bool:
-        """Whether a plain step has done what no trace of it may stand for, whichever signature it showed with."""
+        """Whether a plain step has done something that no trace can stand for, with any signature."""
         return self.untouched.plain is not None and self.untouched.plain.why is not None
 
     def refuse(self, variant: Variant, why: str) -> None:
@@ -236,7 +242,9 @@ class Variants:
         self._unsaid.append(f"{self.name}: {why} Calls of this signature run untouched.")
 
     def warn(self) -> None:
-        """Say what was refused; after a call, because a program may make errors of warnings."""
+        """Warn of what was refused; to be called after a call of the step, because a program may turn warnings into
+        errors.
+        """
         while self._unsaid:
             warn(self._unsaid.pop(0))
 
@@ -252,25 +260,25 @@ class Variants:
             self.leave_alone(untouchable(self.untouched.step) or unwatchable())
             if plain is not None:
                 self.leave_alone(plain.why_by_call(args, kwargs))
-            self.main = variant  # not before: where Ctrl-C ends this, the next call asks again
+            self.main = variant  # not before: if Ctrl-C interrupts this, the next call checks again
         self._known[key] = variant
         if len(self._known) > MOST_VARIANTS:
             self._drop_one()
         return variant
 
     def _unreadable(self, why: str) -> Variant:
-        """Stands for the signature of a call that has none, because of which the step is left alone."""
+        """Leave the step alone because a call has no signature, and return the main signature in its place."""
         self.leave_alone(why)
         if self.main is None:
             self.main = _no_signature()
         return self.main
 
     def _drop_one(self) -> None:
-        """Forget the signature that was not called for longest, with what was captured and placed for it."""
+        """Forget the signature whose latest call is the oldest, with what was captured and placed for it."""
         others = (variant for variant in self._known.values() if variant is not self.main)
         oldest = min(others, key=lambda variant: variant.last or self._calls + 1)
         if self.session.fragile:
-            self.session.save()  # no step of it need be repeated
+            self.session.save()  # so that no step of it has to be repeated
         del self._known[oldest.key]
         captured, oldest.captured = oldest.captured, None
         oldest.following = oldest.recorder = None

@@ -1,6 +1,6 @@
-"""The user's variables, kept true while steps run on replicas of them on other devices.
+"""The user's variables, kept up to date while steps run on replicas of them on other devices.
 
-Read in this order: `hooks` reports each use of a variable first, and `self_test` checks that it can; `other_threads`
-notes who trains unwrapped; `replicas` says which copy of a variable is true, and fetches the true value; `step_log`
-remembers the way back after a loss.
+Read in this order: `hooks` reports each use of a variable before it happens, and `self_test` checks that this works;
+`other_threads` notes threads that train without Placer; `replicas` says which replicas of a variable are up to date,
+and fetches the current value; `step_log` keeps what a recovery after a loss needs.
 """

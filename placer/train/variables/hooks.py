@@ -1,12 +1,13 @@
-"""Watches the user's variables: every read or write is reported first, so that the variable can be made true in time.
+"""Watches the user's variables: reports each read or write before it happens, so that the variable can be updated.
 
-A watched variable becomes an instance of a subclass of its own class, whose handle cannot be taken unseen, by Python
-(`handle`) or by TensorFlow's C++ code (`_handle`). `assign` returns another object with the same handle, so the class
-of these is changed as long as any variable is watched. Functions traced before hold handles of their own, so calls of
-functions are watched, too. One that may write is reported again once it has ended, because other threads step
-meanwhile; `assign` and its like take the handle again for what they return. Saving, checkpoints, evaluation, learning
-rate schedules and plain reads all go one of these ways (docs/decisions/009-coherence.md). TensorFlow's own threads, and
-functions of tf.data, read whenever they like; such readers are reported as `read_aside`.
+A watched variable becomes an instance of a subclass of its own class. The subclass reports whenever the variable's
+handle is taken, by Python (`handle`) or by TensorFlow's C++ code (`_handle`). `assign` returns another object with the
+same handle, so the class of these objects is changed as long as any variable is watched. Functions traced before hold
+handles of their own, so calls of functions are watched, too. A function that may write is reported again once it has
+ended, because other threads step meanwhile; `assign` and its like need no second report, because they take the handle
+again for what they return. Saving, checkpoints, evaluation, learning rate schedules and plain reads all use one of
+these ways (docs/decisions/009-coherence.md). TensorFlow's own threads and functions of tf.data read at any time; such
+readers are reported as `read_aside`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _changes = 0  # how often a variable was watched, left, or given another handle
 
 
 class Watcher(Protocol):
-    """Is called before variables are used, and after functions that may write them."""
+    """The receiver of reports: before variables are used, and after functions that may write them."""
 
     def will_read(self, variables: Iterable[tf.Variable]) -> None:
         """The user is about to read these variables."""
@@ -49,21 +50,21 @@ class Watcher(Protocol):
         """The user may be about to read and to write these variables."""
 
     def after_write(self, variables: Iterable[tf.Variable]) -> None:
-        """A function of the user that was reported as `will_write` has ended, whatever others did meanwhile."""
+        """A function of the user that was reported to `will_write` has ended. Others may have stepped meanwhile."""
 
     def read_aside(self, variables: Iterable[tf.Variable], reader: str) -> None:
-        """`reader`, in words, is about to use these variables at any time, even while a step runs. A wait for the step
-        to end may never return.
+        """A reader may use these variables at any time from now on, even while a step runs. Waiting for the step to end
+        may never return. reader: in words.
         """
 
 
 @dataclass
 class VariableWatch:
-    """Who is told of the uses of a variable."""
+    """A watched variable, and the watcher that is told of its uses."""
 
     variable: tf.Variable
     watcher: Watcher
-    handle: Any  # what the variable has now
+    handle: Any  # the variable's current one
 
 
 def watch(variable: tf.Variable, watcher: Watcher) -> None:
@@ -77,7 +78,7 @@ def watch(variable: tf.Variable, watcher: Watcher) -> None:
 
 
 def watched_by(variable: tf.Variable) -> Watcher | None:
-    """Who watches a variable, by whatever object; None where nobody does."""
+    """The watcher of a variable; None if it is not watched. variable: any object that has its handle."""
     found = _watch_of(variable)
     return None if found is None else found.watcher
 
@@ -92,7 +93,7 @@ def _changed() -> None:
 
 
 def unwatch(variable: tf.Variable) -> None:
-    """Leave `variable` as it was; harmless where it is not watched."""
+    """Stop watching `variable` and restore its class; harmless if it is not watched."""
     _changed()
     left = _watches.pop(id(variable), None)
     if left is not None:
@@ -107,10 +108,10 @@ def unwatch(variable: tf.Variable) -> None:
 def renew_all() -> None:
     """Give all variables of this process new storage; call it right after workers were joined.
 
-    When it joins workers, TensorFlow 2.21 forgets the names of existing variables, and an AssignVariableOp, which goes
-    by the name, has no effect from then on: `assign` is lost without an error, in functions compiled before, too.
+    TensorFlow 2.21 forgets the names of existing variables when it joins workers. An AssignVariableOp finds a variable
+    by its name, so it has no effect from then on: `assign` is lost without an error, also in functions compiled before.
     """
-    here: dict[int, list[Any]] = {}  # by handle: what `assign` returned is the same variable
+    here: dict[int, list[Any]] = {}  # by id of the handle: what `assign` returned is the same variable
     for variable in instances_of([tf_internals.variables.RESOURCE_VARIABLE]):
         if _is_here(variable):
             here.setdefault(id(tf_internals.variables.handle_of(variable)), []).append(variable)
@@ -126,16 +127,16 @@ def renew_all() -> None:
                     )
                 replaced.append((handle, fresh))
                 _give(objects, fresh)
-    finally:  # cut short, too, functions have to know the handles that variables have
+    finally:  # even if this is cut short, functions need the handles that variables have now
         tf_internals.variables.replace_handles(replaced)
-        _uses.clear()  # which hold the former ones, with all that these store
+        _uses.clear()  # they hold the former handles, and so the storage behind these
         _changed()
     if here:
         tf_internals.calls.around_function_calls(_function_called)
 
 
 def _give(objects: Sequence[Any], handle: Any) -> None:
-    """Another handle for all objects of one variable, by which it is watched as by the former one."""
+    """Give all objects of one variable another handle, by which the variable is watched from now on."""
     found = _watch_of(objects[0])
     if found is not None:
         former, found.handle = found.handle, handle
@@ -158,7 +159,7 @@ def _is_here(variable: Any) -> bool:
 
 @contextmanager
 def unwatched(watcher: Watcher | None = None) -> Iterator[None]:
-    """Report nothing that this thread does inside to `watcher`, None = to all: it is Placer's own use."""
+    """In the block, report nothing of this thread to `watcher` (None = to any), because the uses are Placer's own."""
     before: tuple[Watcher | None, ...] = getattr(_here, "silent", ())
     _here.silent = (*before, watcher)
     try:
@@ -168,11 +169,11 @@ def unwatched(watcher: Watcher | None = None) -> Iterator[None]:
 
 
 class _Watched:
-    """Mixed into a variable's class."""
+    """The hooks that are mixed into a variable's class."""
 
     @property
     def handle(self) -> Any:
-        """The handle, with which anything may be done."""
+        """The handle. Taking it is reported as a write, because the caller may do anything with it."""
         found = _to_tell(self)
         if found is not None:
             found.watcher.will_write([found.variable])
@@ -204,7 +205,7 @@ class _Watched:
         if found is not None:
             found.watcher.will_read([found.variable])
         with unwatched():
-            return _plain_read(type(self))(self, *args, **kwargs)  # of its class of now: it may be watched no more
+            return _plain_read(type(self))(self, *args, **kwargs)  # of the current class, which may be unwatched
 
 
 _HOOKS = {name: vars(_Watched)[name] for name in ("handle", "_handle", "_read_variable_op")}
@@ -221,12 +222,12 @@ def _plain(kind: type) -> type:
 
 
 def _plain_read(kind: Any) -> Any:
-    """How a class reads variables unwatched."""
+    """The function by which a class reads variables without a report."""
     return getattr(kind, "_placer_read", kind._read_variable_op)
 
 
 def _watch_unread(watched: bool) -> None:
-    """Report what is done with the objects that `assign` returns, whenever they were made, or no longer do so."""
+    """Start (`watched`) or stop reporting uses of the objects that `assign` returns, whenever these were made."""
     kind: Any = tf_internals.variables.UNREAD_VARIABLE
     if watched == hasattr(kind, "_placer_read"):
         return
@@ -252,13 +253,13 @@ def _named_by_caller() -> bool:
 
 
 def _to_tell(variable: Any) -> VariableWatch | None:
-    """The watcher to be asked before a use; None while a function is traced, which uses nothing yet, and once the
-    watcher knows of a reader that it cannot stop.
+    """The watch to report a use to; None if there is nothing more to report. Tracing a function uses nothing yet. A use
+    by tf.data or by one of TensorFlow's threads is reported here, to `read_aside`.
     """
     found = _watch_of(variable)
     if found is None or _is_silent(found.watcher):
         return None
-    if not tf.executing_eagerly():  # in `tf.init_scope` it is, also while a function is traced
+    if not tf.executing_eagerly():  # `tf.init_scope` is eager, even while a function is traced
         if tf_internals.resources.traces_dataset():
             found.watcher.read_aside([found.variable], "a function of a tf.data pipeline")
         return None
@@ -269,12 +270,12 @@ def _to_tell(variable: Any) -> VariableWatch | None:
 
 
 def trains_here() -> None:
-    """This thread calls steps, so that none runs while it uses variables, even where Python did not start it."""
+    """Note that this thread calls steps. So no step runs while it uses variables, even if Python did not start it."""
     _here.trains = True
 
 
 def _is_tensorflows_thread() -> bool:
-    """Whether this thread may read while a step runs and waits for it: one that Python did not start."""
+    """Whether Python did not start this thread, so that it may read while a step runs and waits for it."""
     return isinstance(threading.current_thread(), threading._DummyThread) and not getattr(_here, "trains", False)
 
 
@@ -285,10 +286,10 @@ def _is_silent(watcher: Watcher) -> bool:
 
 @dataclass(frozen=True)
 class Uses:
-    """What a function that holds handles does with variables, as of the first `changes`.
+    """The uses of variables by a function that captured handles; valid while `_changes` equals `changes`.
 
-    captured: what it holds. current: the same with the handles of now. watched: by watcher, the variables that it only
-    reads, and those that it may write.
+    captured: the tensors that the function captured. current: the same with current handles. watched: for each watcher,
+    the variables that the function only reads, and those that it may write.
     """
 
     changes: int
@@ -297,7 +298,7 @@ class Uses:
     watched: tuple[tuple[Watcher, list[tf.Variable], list[tf.Variable]], ...]
 
     def holds(self, captured: Sequence[Any]) -> bool:
-        """Whether these are the very tensors that it held."""
+        """Whether `captured` are the very tensors that the function captured."""
         return len(captured) == len(self.captured) and all(map(is_, captured, self.captured))
 
 
@@ -305,15 +306,15 @@ Writes = Sequence[tuple[Watcher, list[tf.Variable]]]
 
 
 def _function_called(concrete: Any, captured: Sequence[Any]) -> tuple[Sequence[Any], Callable[[], None] | None]:
-    """Before a function that holds handles runs: report what it uses, and return the handles of now, and what to call
-    once it has run.
+    """Report what a function that captured handles uses, before it runs. Returns its captured tensors with current
+    handles, and what to call once it has run.
     """
     if not (getattr(_here, "trains", False) or None in getattr(_here, "silent", ())) and tf.executing_eagerly():
         note_call(concrete)
     uses, writes = _uses_of(concrete, captured), None
     if uses.watched:
         writes = _report(uses)
-        uses = _uses_of(concrete, captured)  # a device may have been lost, and others joined, in making variables true
+        uses = _uses_of(concrete, captured)  # fetching variables may have shown a loss, and joined other devices
     return uses.current, partial(_report_written, writes) if writes else None
 
 
@@ -326,7 +327,9 @@ def _uses_of(concrete: Any, captured: Sequence[Any]) -> Uses:
 
 
 def _report(uses: Uses) -> Writes:
-    """Returns what was reported as written, which another thread's step may copy before it is."""
+    """Report the uses before the function runs. Returns what was reported to `will_write`, to be reported again after
+    the function, because another thread's step may copy a variable before it is written.
+    """
     silent, writes = getattr(_here, "silent", ()), []
     if None in silent or not tf.executing_eagerly():
         return ()
@@ -350,15 +353,16 @@ def _report_written(writes: Writes) -> None:
 
 
 def _current(tensor: Any) -> Any:
-    """A tensor that a function holds; for a handle that its variable has lost, the one that it has now."""
+    """A captured tensor; if it is a former handle of a variable, the variable's current handle."""
     return tf_internals.variables.current_handle(tensor) if tensor.dtype == tf.resource else tensor
 
 
 def _by_watcher(graph: Any, current: Sequence[Any]) -> Iterator[tuple[Watcher, list[tf.Variable], list[tf.Variable]]]:
-    """By watcher, the variables that a function only reads, and those that it may write: all but plain reads may.
+    """For each watcher, the variables that a function only reads, and those that it may write: any op may write, except
+    plain reads.
 
-    current: what it captured, with the handles of now. Not by `graph.variables`: TensorFlow notes no variable there
-    that a function reaches by its handle alone, as `assign(..., read_value=False)` does.
+    current: its captured tensors with current handles. They are used because TensorFlow does not list in
+    `graph.variables` a variable that a function reaches by its handle alone, as `assign(..., read_value=False)` does.
     """
     found: dict[int, tuple[Watcher, list[tf.Variable], list[tf.Variable]]] = {}
     for tensor, inner in zip(current, graph.inputs[len(graph.inputs) - len(current) :], strict=True):

@@ -1,7 +1,7 @@
-"""Threads of the program that train beside the wrapped steps, and unwrapped.
+"""Notes threads of the program that train without Placer beside the wrapped steps.
 
 Joining or leaving workers gives all variables of the process new storage (`hooks.renew_all`). What a thread writes at
-that moment may be lost, without an error; so while one trains, workers are neither joined nor left.
+that moment may be lost without an error, so workers are neither joined nor left while such a thread trains.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from weakref import WeakKeyDictionary
 from placer import tf_internals
 from placer.trace.graph_def.access_order import READS
 
-RECENT_S = 60.0  # a thread that has trained within so many seconds goes on to train, if it lives
+RECENT_S = 60.0  # a living thread that has trained within this time is assumed to go on training
 _may_write: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # by concrete function
 _latest_s: dict[int, float] = {}  # by thread, when it last called a function that may write a variable
 
 
 def note_call(concrete: Any) -> None:
-    """This thread, which calls no wrapped step, calls a concrete function."""
+    """Note that this thread, which calls no wrapped step, calls a concrete function."""
     found = _may_write.get(concrete)
     if found is None:
         found = _may_write[concrete] = _writes_variables(concrete.graph)
@@ -30,8 +30,8 @@ def note_call(concrete: Any) -> None:
 
 
 def why_not(done: str) -> str | None:
-    """Why workers must not be joined, or left (`done`), now, in words; None where no other thread trains."""
-    alive = sys._current_frames().keys() - {threading.get_ident()}  # `threading` does not know them all
+    """Why workers must not be joined or left now; None if no other thread trains. done: "joined" or "left"."""
+    alive = sys._current_frames().keys() - {threading.get_ident()}  # `threading` does not know all threads
     since_s = time.monotonic() - RECENT_S
     if not any(thread in alive and at_s > since_s for thread, at_s in list(_latest_s.items())):
         return None

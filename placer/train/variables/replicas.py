@@ -1,9 +1,9 @@
-"""The user's variables on several devices: which replicas are true, and how the true value gets where it is needed.
+"""The user's variables on several devices: which replicas are up to date, and how current values are fetched.
 
-There is one replica per variable and place, and the rules are those of processor caches (MSI): a step needs true
-replicas at its places; what it writes is true there alone; the user's own variable is one replica among the others,
-fetched when somebody reads it (docs/decisions/009-coherence.md). A place is a device, or, for a step that divides the
-variable, the devices of its parts: such a replica is true or void as a whole, like any other.
+There is one replica per variable and place. The rules are those of processor caches (MSI): a step needs up-to-date
+replicas at its places; once it has written a variable, only its own replica is up to date; the user's own variable is
+one of the replicas, and is fetched when it is read (docs/decisions/009-coherence.md). A place is a device, or, for a
+step that divides the variable, the devices of its parts. A replica in parts is up to date or invalid as a whole.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_USUAL = 32  # that are fetched together because the user read them after a 
 
 
 class Use:
-    """What one placed step needs of the variables: a replica of each at its place, and which it writes."""
+    """The replicas that one placed step needs: one of each variable at its place. Also says which of them it writes."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Use:
         replicas: Sequence[Held],
         written: AbstractSet[int],
     ) -> None:
-        """variables: the user's. replicas: one for each. written: positions of those that a step writes."""
+        """variables: the user's. replicas: one for each. written: positions of those that the step writes."""
         self.keys = [id(variable) for variable in variables]
         self.places = list(places)
         self.replicas = list(replicas)
@@ -58,25 +58,25 @@ class Use:
 
 
 class Replicas:
-    """All replicas of the variables that steps use, and who holds the truth."""
+    """All replicas of the variables that steps use, and which of them are up to date."""
 
     def __init__(
         self, lock: threading.RLock | None = None, mend: Callable[[Exception | None], bool] = lambda _: False
     ) -> None:
-        """lock: held while the user's variables are fetched, from whatever thread. mend: called with what TensorFlow
-        raised meanwhile, or with None where `is_void`; returns whether to try again.
+        """lock: held while the user's variables are fetched, by any thread. mend: called with the error that TensorFlow
+        raised meanwhile, or with None if `is_void`; returns whether to try again.
         """
         self._lock = lock or threading.RLock()
         self._mend = mend
         self.transfers = Transfers()
         self._home: dict[int, tf.Variable] = {}
         self._at: dict[int, dict[Place, Held]] = {}
-        self._true: dict[int, set[Place]] = {}
-        self._latest: Use | None = None  # whose replicas are true as its last run left them
+        self._true: dict[int, set[Place]] = {}  # where replicas are up to date
+        self._latest: Use | None = None  # its replicas are still up to date, as its last run left them
         self._writes: set[int] = set()
-        self._only_home = False  # whether it is known that the user's variables are true, and no others
-        self.is_void = False  # whether a recovery was cut short: the next one to read has `mend` end it
-        self.changes = 0  # how often anybody wrote
+        self._only_home = False  # whether only the user's own variables, and all of them, are known to be up to date
+        self.is_void = False  # whether a recovery was cut short: the next read has `mend` finish it
+        self.changes = 0  # how often variables were written
         self.aside: str | None = None  # a reader that cannot be synchronised with steps, in words
         self._read: set[int] = set()  # by the user since the latest placed step
         self._usual: set[int] = set()  # the same after a step before
@@ -84,9 +84,9 @@ class Replicas:
         self._lending = threading.RLock()  # for a moment, while `_lent` or what is written under it changes
 
     def adopt(self, variables: Iterable[tf.Variable]) -> bool:
-        """Keep these variables of the user true from now on; returns whether any was new.
+        """Keep these variables of the user up to date from now on; returns whether any was new.
 
-        Raises BadInputError, and adopts none, where steps on other devices keep one of them.
+        Raises BadInputError, and adopts none, if steps on other devices keep one of them.
         """
         new = {
             id(variable): variable
@@ -116,11 +116,11 @@ class Replicas:
 
     @property
     def kept(self) -> list[tf.Variable]:
-        """The variables of the user that are kept true."""
+        """The variables of the user that are kept up to date."""
         return list(self._home.values())
 
     def disown(self, variables: Iterable[tf.Variable]) -> None:
-        """Make these variables of the user's true, and leave them alone; no step may use them any more."""
+        """Bring these variables of the user up to date and stop keeping them; no step may use them any more."""
         keys = [id(variable) for variable in variables if id(variable) in self._home]
         if not keys:
             return
@@ -133,7 +133,7 @@ class Replicas:
             self._writes.discard(key)
 
     def held_bytes(self) -> dict[str, int]:
-        """What replicas take on each device by TensorFlow's name, the user's own aside. Any thread may ask."""
+        """TensorFlow's device name -> bytes of the replicas there, except the user's own. Any thread may call this."""
         found: dict[str, int] = {}
         for at in list(self._at.values()):
             for held in [held for place, held in list(at.items()) if place != HOME]:
@@ -147,8 +147,8 @@ class Replicas:
         places: Sequence[Place],
         spare: MappingABC[tuple[int, Place], Held] | None = None,
     ) -> dict[tuple[int, Place], Held]:
-        """Blank replicas of what `use` would lack at `places`, to be handed to it. Any thread may make them. spare:
-        variables that are taken for it, whatever their values.
+        """Make the blank replicas that `use` would lack at `places`, to be passed to it as `made`. Any thread may call
+        this. spare: variables to take as such replicas, whatever their values.
         """
         spare = spare or {}
         made = {
@@ -166,7 +166,7 @@ class Replicas:
         written: AbstractSet[int],
         made: MappingABC[tuple[int, Place], Held] | None = None,
     ) -> Use:
-        """The replicas at `places`, with TensorFlow's names of devices. made: from `missing`, to save time here."""
+        """The replicas at `places`, which have TensorFlow's device names. made: from `missing`, to save time here."""
         for (key, place), replica in (made or {}).items():
             self._at[key].setdefault(place, replica)
         for (key, place), replica in self.missing(variables, places).items():  # another step freed some since
@@ -176,16 +176,16 @@ class Replicas:
         return Use(variables, places, replicas, written)
 
     def drop_unused(self, uses: Iterable[Use]) -> None:
-        """Free the replicas that none of `uses` needs and that hold no truth of their own."""
+        """Free the replicas that no step in `uses` needs, except those that alone hold a variable's current value."""
         needed = {(key, place) for use in uses for key, place in zip(use.keys, use.places, strict=True)}
         for key, at in self._at.items():
             for place in [p for p in at if p != HOME and (key, p) not in needed]:
-                if self._true[key] - {place}:  # as the others freed have left it
+                if self._true[key] - {place}:  # without those already freed
                     del at[place]
                     self._true[key].discard(place)
 
     def before(self, use: Use) -> None:
-        """Make the replicas of `use` true; nothing to do where it ran last and nobody wrote since."""
+        """Bring the replicas of `use` up to date; does nothing if `use` ran last and nothing was written since."""
         if self._latest is use:
             return
         self._fetch((key, place) for key, place in zip(use.keys, use.places, strict=True))
@@ -205,15 +205,15 @@ class Replicas:
         self._latest = use
 
     def keep(self, use: Use) -> dict[int, Any]:
-        """Before `use` runs: make the user's variables true, so that `roll_back` can return to them. Returns copies of
-        those that `use` will write itself: variable's id -> value.
+        """Before `use` runs: bring the user's variables up to date, so that `roll_back` can return to them. Returns
+        copies of those that `use` will write directly: variable's id -> value.
         """
         self.pull()
         with unwatched():
             return {use.keys[i]: self._home[use.keys[i]].read_value() for i in use.written if use.places[i] == HOME}
 
     def roll_back(self, use: Use, kept: MappingABC[int, Any]) -> None:
-        """After `use` failed half-way: what it wrote is void, and the user's variables are as `keep` found them."""
+        """After `use` failed half-way: invalidate what it wrote, and restore the user's variables as of `keep`."""
         self._latest = None
         with unwatched():
             for key, value in kept.items():
@@ -222,7 +222,7 @@ class Replicas:
             self._true[use.keys[i]] = {HOME}
 
     def pull(self) -> None:
-        """Make the user's variables true."""
+        """Bring the user's variables up to date."""
         if self.is_void or not self._only_home:
             self._fetch_home(self._home)
 
@@ -233,7 +233,7 @@ class Replicas:
             return {key: variable.read_value() for key, variable in self._home.items()}
 
     def restore(self, values: dict[int, Any]) -> None:
-        """Go back to a snapshot and void all other replicas: devices were lost, or a step broke off half-way."""
+        """Restore the user's variables from a snapshot and forget all other replicas, because devices were lost."""
         self.lose()
         self.is_void = False
         with unwatched():
@@ -241,7 +241,7 @@ class Replicas:
                 self._home[key].assign(value)
 
     def lose(self) -> None:
-        """Forget all replicas but the user's own: their devices are gone."""
+        """Forget all replicas except the user's own, because what was on devices is invalid."""
         self._latest = None
         self.transfers.forget()
         for key, variable in self._home.items():
@@ -249,7 +249,7 @@ class Replicas:
             self._true[key] = {HOME}
 
     def writes(self) -> dict[int, Any]:
-        """What the user wrote since the last call: variable's id -> value. They are true in this process."""
+        """Return what the user wrote since the last call: variable's id -> value. The user's own are up to date."""
         if not self._writes:
             return {}
         with unwatched():
@@ -273,7 +273,7 @@ class Replicas:
         if self._are_home(keys):
             return  # without waiting for the step that another thread may be taking
         with self._lock:
-            if self._are_home(keys):  # all of them, too, where another thread closed this while it had the lock
+            if self._are_home(keys):  # also if another thread closed this while it held the lock
                 return
             if len(self._read - self._usual) > SINGLY:
                 self.pull()
@@ -282,7 +282,7 @@ class Replicas:
                 self._fetch_home(usual.union(keys))
 
     def will_write(self, variables: Iterable[tf.Variable]) -> None:
-        """The user may change these variables: from here on they hold the true value."""
+        """The user may change these variables: from now on only the user's own replicas are up to date."""
         variables = list(variables)
         keys = [id(variable) for variable in variables]
         if self._written_while_lent(keys):
@@ -292,9 +292,9 @@ class Replicas:
             self._written(keys)
 
     def after_write(self, variables: Iterable[tf.Variable]) -> None:
-        """As in `Watcher`. A step that another thread took meanwhile may have copied the values of before, so these
-        variables count as written. Those that this step wrote itself do not, because the function may only have read
-        them.
+        """As in `Watcher`. A step of another thread may have copied the former values meanwhile, so these variables
+        count as written once more. Variables that this step wrote itself do not count, because the function may only
+        have read them.
         """
         written = [id(variable) for variable in variables]
         if self._written_while_lent(written):
@@ -305,7 +305,7 @@ class Replicas:
                 self._written(keys)
 
     def read_aside(self, variables: Iterable[tf.Variable], reader: str) -> None:
-        """As in `Watcher`. Waits for the step that runs now, but not for ever: the step may wait for this reader."""
+        """As in `Watcher`. Waits at most ASIDE_S for the running step, because the step may wait for this reader."""
         self.aside = self.aside or reader
         keys = [id(variable) for variable in variables]
         if self._are_home(keys):
@@ -320,7 +320,7 @@ class Replicas:
             self._lock.release()
 
     def after_untouched(self) -> None:
-        """A step has trained the user's own variables, all true before: no replica is true any more."""
+        """Note that a step has trained the user's own variables, all up to date before: no other replica is now."""
         with self._lending:
             self.changes += 1
         if not self._only_home:
@@ -331,8 +331,8 @@ class Replicas:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """While a step runs on the user's own variables, all of them true; the lock is held. Another thread may write
-        them without waiting for it, because the step may wait for that thread, which makes its batches.
+        """In the block, a step runs on the user's own variables, all of them up to date; the lock is held. Another
+        thread may write them without waiting for the lock, because the step may wait for batches from that thread.
         """
         before = self._lent
         with self._lending:
@@ -344,7 +344,7 @@ class Replicas:
                 self._lent = before
 
     def close(self) -> None:
-        """Make the user's variables true and stop watching them."""
+        """Bring the user's variables up to date and stop watching them."""
         self.pull()
         for variable in self._home.values():
             unwatch(variable)
@@ -360,7 +360,7 @@ class Replicas:
             self._read = set()
 
     def _written_while_lent(self, keys: Sequence[int]) -> bool:
-        """Note that the user writes these variables, if that need not wait for the step that runs."""
+        """Note that the user writes these variables, if that need not wait for the running step; returns whether."""
         with self._lending:
             if not self._lent or not self._are_home(keys):
                 return False
@@ -368,7 +368,7 @@ class Replicas:
             return True
 
     def _written(self, keys: Iterable[int]) -> None:
-        """The user has written these, or may now: from here on they hold the true value."""
+        """Note that the user has written these variables, or is about to: only the user's own are up to date."""
         self.changes += 1
         self._latest = None
         for key in keys:
@@ -376,7 +376,7 @@ class Replicas:
             self._writes.add(key)
 
     def _are_home(self, keys: Iterable[int]) -> bool:
-        """Whether the user's variables are true, as are all that are not kept here."""
+        """Whether the user's own variables are up to date. Variables that are not kept here always are."""
         return not self.is_void and all(HOME in self._true.get(key, {HOME}) for key in keys)
 
     def _fetch_home(self, keys: Iterable[int]) -> None:
@@ -390,7 +390,7 @@ class Replicas:
             self._fetch_home(keys)
 
     def _fetch(self, wanted: Iterable[tuple[int, Place]]) -> None:
-        """Make these replicas, (variable's id, place), true."""
+        """Bring these replicas, (variable's id, place), up to date."""
         wanted = list(wanted)
         pairs = self._pairs(wanted)
         if pairs:
@@ -413,7 +413,9 @@ def _place(variable: tf.Variable, place: Place) -> Place:
 
 
 def _nearest(true: AbstractSet[Place], place: Place) -> Place:
-    """The true replica to copy from: one that is cut alike, because no part of it is put together then; else home."""
+    """The place of the up-to-date replica to copy from: one in the same parts, because nothing has to be joined then;
+    else the user's own.
+    """
     cut = place[1:] if isinstance(place, Places) else None
     return min(true, key=lambda p: ((p[1:] if isinstance(p, Places) else None) != cut, p != HOME, str(p)))
 

@@ -1,4 +1,4 @@
-"""Whether the watch on variables works here: it relies on names that TensorFlow may change in any release."""
+"""Tests whether variables can be watched here, because that relies on names that any TensorFlow release may change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placer.train.variables.hooks import unwatch, watch
 
 
 class _Seen:
-    """Notes what is reported."""
+    """A watcher that counts reports."""
 
     def __init__(self) -> None:
         self.reads = self.writes = 0
@@ -35,7 +35,7 @@ class _Seen:
 
 @cache
 def unwatchable() -> str | None:
-    """Why no variable can be watched here, in words; None where reads and writes of a scratch one were seen."""
+    """Why no variable can be watched here, in words; None if reads and writes of a scratch variable were seen."""
     with tf.init_scope():
         variable = tf.Variable([1.0, 2.0], trainable=False)
         unread = variable.assign([1.5, 2.5])  # another object of the same variable

@@ -1,4 +1,4 @@
-"""The way back to where the training is: a snapshot of all variables, and the steps taken since."""
+"""A snapshot of all variables and the steps since, which bring a training back to its current state after a loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placer import tf_internals
 from placer.train.variables.hooks import unwatched
 from placer.train.variables.replicas import Replicas
 
-SYNC_SHARE = 0.003  # of the training time may go into snapshots, where the user does not say how many steps apart
+SYNC_SHARE = 0.003  # share of the training time for snapshots, unless the user says how many steps apart they are
 LEAST_STEPS = 16  # between two snapshots
 MOST_LOG_BYTES = 512 * 2**20
 
@@ -26,7 +26,9 @@ class LoggedStep(NamedTuple):
 
 
 class StepLog:
-    """Call `before_step` before each placed step and `add` after it; then `replay` leads from the snapshot to here."""
+    """The snapshot and the steps since. Call `before_step` before each placed step and `add` after it; then `replay`
+    leads from the snapshot to the current state.
+    """
 
     def __init__(self, replicas: Replicas, clock: Callable[[], float] = time.perf_counter) -> None:
         self.snapshot: dict[int, Any] | None = None  # variable's id -> value; None before the first `save`
@@ -39,30 +41,30 @@ class StepLog:
         self._snapshot_s = 0.0  # seconds that the last snapshot took
 
     def save(self) -> None:
-        """Take a snapshot and begin the log anew; also makes the user's variables true."""
+        """Take a snapshot and start an empty log; this also brings the user's variables up to date."""
         begin = self._clock()
         snapshot = self._replicas.snapshot()
         self._snapshot_s = self._clock() - begin
         self._replicas.writes()
-        self.snapshot, self.steps, self._writes = snapshot, [], {}  # at once, or steps would be taken twice at a loss
+        self.snapshot, self.steps, self._writes = snapshot, [], {}  # in one go, or a recovery might take steps twice
         self._bytes = self.unrepeatable = 0
         self.is_stale = False
 
     def forget(self) -> None:
-        """Begin anew without a snapshot: the devices were left."""
+        """Drop the snapshot and the log, because the devices were left."""
         self.snapshot, self.steps, self._writes = None, [], {}
         self._bytes = self.unrepeatable = 0
         self.is_stale = True
 
     def disown(self, variables: Iterable[tf.Variable]) -> None:
-        """Forget variables, whose ids others may have from now on; no step is logged."""
+        """Forget variables, because other objects may get their ids. To be called while no step is logged."""
         for variable in variables:
             self._writes.pop(id(variable), None)
             if self.snapshot is not None:
                 self.snapshot.pop(id(variable), None)
 
     def before_step(self) -> None:
-        """Keep what the user wrote since the last step, or all variables where the log is stale."""
+        """Keep what the user wrote since the last step; take a snapshot instead if the log is stale."""
         if self.is_stale:
             self.save()
         else:
@@ -73,7 +75,9 @@ class StepLog:
         self._writes.update(self._replicas.writes())
 
     def add(self, tensors: Sequence[Any], repeat: Callable[[], None]) -> None:
-        """Log a step on flat `tensors` that has run. One that takes an iterator cannot be repeated: it has moved on."""
+        """Log a step that has run on flat `tensors`. A step that takes an iterator cannot be repeated, because the
+        iterator has moved on.
+        """
         step_bytes = 0
         for tensor in tensors:
             dtype = tensor.dtype
@@ -86,15 +90,15 @@ class StepLog:
         self._writes = {}
 
     def is_due(self, step_s: float, sync_every: int | None) -> bool:
-        """Whether to take a snapshot now. sync_every: steps between two at most; None = as many as keep the cost within
-        SYNC_SHARE where a step takes `step_s` seconds.
+        """Whether to take a snapshot now. sync_every: most steps between two snapshots; None = enough steps of `step_s`
+        seconds to keep the share of snapshots within SYNC_SHARE.
         """
         if sync_every is None:
             sync_every = max(LEAST_STEPS, math.ceil(self._snapshot_s / (SYNC_SHARE * max(step_s, 1e-6))))
         return len(self.steps) + self.unrepeatable >= sync_every or self._bytes > MOST_LOG_BYTES
 
     def replay(self) -> None:
-        """With variables as in the snapshot: repeat all that is logged, and take a new snapshot."""
+        """Repeat all that is logged, and take a new snapshot. Variables must be as in the last snapshot."""
         for step in self.steps:
             self._replicas.overwrite(step.writes)
             step.repeat()
@@ -103,6 +107,6 @@ class StepLog:
 
 
 def _text_bytes(tensor: Any) -> int:
-    """Of strings, such as serialized examples, whose type says nothing of their lengths."""
+    """The bytes of strings, such as serialized examples, whose type does not tell their lengths."""
     with unwatched(), tf.device("CPU:0"):
         return int(tf.reduce_sum(tf.cast(tf.strings.length(tensor), tf.int64)))

@@ -1,4 +1,4 @@
-"""What changed: `change_detection` notices from step times, `slowdown_monitor` probes, `diagnosis` decides;
-`step_level` knows by how much since it was last acted on, `worth` whether acting may pay, and `probe_budget` what
-looking may cost.
+"""Finds out what changed: `change_detection` notices changes of step times, `slowdown_monitor` probes devices, and
+`diagnosis` says what slowed. `step_level` knows how much steps changed since a change was last acted on, `worth`
+whether acting may pay, and `probe_budget` what probing may cost.
 """

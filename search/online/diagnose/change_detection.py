@@ -22,8 +22,8 @@ OUTERMOST = 1 / 21  # share of ranks at either end that count alike
 class ChangeSettings:
     """How much evidence makes a change.
 
-    The cumulative sums must reach `limit`, and the median of the `recent` steps must differ enough from that of the
-    reference and from that of its `late` steps, which are ahead where there is a drift.
+    The cumulative sums must reach `limit`, and the median of the `recent` steps must differ enough from the median of
+    the reference and from that of its `late` steps, which are ahead during a drift.
     """
 
     window: int = 64  # steps in the reference
@@ -35,18 +35,18 @@ class ChangeSettings:
     late: int = 16  # latest steps of the reference
     least_ratio: float = 0.08  # least relative difference of the medians
     least_spreads: float = 3.0  # the same, in standard deviations of a step
-    # The same, in standard deviations of such medians in the reference: correlated steps raise no false alarm then.
+    # The same, in standard deviations of medians of `recent` steps, so that correlated steps raise no false alarm.
     least_median_spreads: float = 5.0
     part: int = 10  # fewest steps on either side of a change within the warm-up
     settled: int = 48  # steps in the reference when its median is kept, against which a drift is measured
-    least_drift: float = 0.65  # least relative difference from that median which is a change by itself
+    least_drift: float = 0.65  # least relative difference from that median that is a change by itself
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change of step times."""
 
-    ratio: float  # the new median step time by that of the reference
+    ratio: float  # the new median step time divided by that of the reference
     steps: int  # how many steps ago it seems to have begun
     slower: bool
 
@@ -55,17 +55,19 @@ class ChangeTest:
     """Two-sided CUSUM (Page 1954) on normal scores of sequential ranks (McDonald 1990; Gordon and Pollak 1994).
 
     How a new step ranks among those of the reference does not depend on the distribution of step times, and so
-    neither do false alarms: with independent steps more than a million steps lie between two (`run_length`), even
-    before the further conditions hold any back. A change beyond the noise is reported at its sixth step, at its seventh
-    while the reference fills. The reference follows `held` steps behind, and thus follows a drift, so that a change
-    that remains within the noise for long is swallowed in the end. Departures from the papers: the outermost ranks
-    score alike, because two stragglers in the reference must not hide a change, and the window is finite.
+    neither do false alarms: with independent steps more than a million steps lie between two false alarms
+    (`run_length`), even before the further conditions suppress some. A change beyond the noise is reported at its sixth
+    step, at its seventh while the reference fills. The reference follows `held` steps behind, and thus follows a drift,
+    so that a change that remains within the noise for long is swallowed in the end. Departures from the papers: the
+    outermost ranks score alike, because two stragglers in the reference must not hide a change, and the window is
+    finite.
 
-    A change within the warm-up is reported at its end, if at least `part` steps lie on either side and the two sides
-    hardly overlap; by chance that happens after less than one restart in 10,000. Earlier ones become the reference.
+    A change within the warm-up is reported at the end of the warm-up, if at least `part` steps lie on either side and
+    the two sides hardly overlap; by chance that happens after less than one restart in 10,000. Earlier changes are not
+    reported: they become part of the reference.
 
-    The spread grows with a drift, so that a load which grows for a minute would never be reported. So the level at
-    which steps first settled is kept, and steps that have drifted by two thirds of it are a change.
+    The spread grows with a drift, so that a load that grows for a minute would never be reported. Therefore the level
+    at which steps first settled is kept, and steps that have drifted by two thirds of it are a change.
 
     After an alarm the new times are the new normal, so each change is reported once, and its end is another change.
     """
@@ -85,13 +87,15 @@ class ChangeTest:
 
     @property
     def drift(self) -> float:
-        """The latest steps of the reference by the level at which steps first settled; 1.0 before they have."""
+        """Latest step time of the reference divided by the level at which steps first settled; 1.0 before that."""
         if self._level is None:
             return 1.0
         return self._late_s() / self._level.step_s
 
     def add(self, step_s: float) -> Change | None:
-        """Add a step; returns the change it completes the evidence for, if any. Raises PlacerError if it is no time."""
+        """Add a step. Returns the change for which the evidence is now complete, if any. Raises PlacerError unless
+        `step_s` is positive and finite.
+        """
         if not 0 < step_s < math.inf:
             raise PlacerError(f"a step of {step_s} s tells nothing of the load; add positive, finite seconds")
         self._count += 1
@@ -114,7 +118,7 @@ class ChangeTest:
             self._reference.add(step_s)
 
     def _hold(self, step_s: float) -> None:
-        """Page's recursions. The sums end at the limit, so that what was too small to act on is soon forgotten."""
+        """Apply Page's recursions. The sums stop at `limit`, so that a change too small to act on is soon forgotten."""
         score, s = self._reference.score(step_s), self.settings
         self._up = min(s.limit, max(0.0, self._up + score - s.allowance))
         self._down = min(s.limit, max(0.0, self._down - score - s.allowance))
@@ -123,7 +127,7 @@ class ChangeTest:
             self._reference.add(self._held.popleft())
 
     def _late_change(self) -> Change | None:
-        """What the sums say, where it is worth acting on."""
+        """Return the change that the sums show, if it is worth acting on."""
         s = self.settings
         if max(self._up, self._down) < s.limit or len(self._held) < s.recent:
             return None
@@ -134,7 +138,7 @@ class ChangeTest:
         return Change(new_s / usual_s, _begun(held, usual_s, new_s), self._up >= s.limit)
 
     def _drift(self, step_s: float) -> Change | None:
-        """Whether the latest steps of the reference are far from the level at which steps first settled."""
+        """Return the change if the reference's latest steps are far from the level at which steps first settled."""
         s, reference = self.settings, self._reference
         if self._level is None:
             if len(reference.ordered) >= s.settled:
@@ -161,7 +165,7 @@ class ChangeTest:
         return difference >= s.least_median_spreads * reference.spread_of_medians(s.recent)
 
     def _early_change(self) -> Change | None:
-        """The likeliest split of the first steps, looked for until a change at the end of the warm-up shows, too."""
+        """Return the likeliest split of the first steps. Looks until a change at the end of the warm-up shows, too."""
         s = self.settings
         if not s.warm_up <= self._count <= s.warm_up + s.part:
             return None
@@ -182,7 +186,7 @@ class ChangeTest:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A step's seconds, and the difference of logarithms that is no noise."""
+    """A level of step times. least: the least difference of logarithms that is more than noise."""
 
     step_s: float
     least: float
@@ -206,7 +210,7 @@ class _Reference:
             del self.ordered[bisect_left(self.ordered, self.steps.popleft())]
 
     def score(self, step_s: float) -> float:
-        """Normal score of the rank of `step_s` among these and itself; with ties that of the middle."""
+        """Normal score of the rank of `step_s` among these steps and itself; among equal steps, of the middle rank."""
         scores = normal_scores(len(self.ordered))
         return (scores[bisect_left(self.ordered, step_s)] + scores[bisect_right(self.ordered, step_s)]) / 2
 
@@ -219,7 +223,7 @@ class _Reference:
         return math.log(self.quantile(0.875) / self.quantile(0.125)) / NORMAL_OCTILES
 
     def spread_of_medians(self, length: int) -> float:
-        """As `spread`, of medians of `length` steps in a row: larger than chance where steps hang together."""
+        """As `spread`, for medians of `length` steps in a row: larger than by chance if steps are correlated."""
         steps_s = list(self.steps)
         medians = _Reference(self.size)
         for end in range(length, len(steps_s) + 1):
@@ -229,7 +233,9 @@ class _Reference:
 
 @lru_cache(maxsize=256)
 def normal_scores(size: int) -> tuple[float, ...]:
-    """Of a step slower than 0, 1, ..., `size` of `size` others; each end has the mean of its outermost scores."""
+    """The scores of a step that is slower than 0, 1, ..., `size` of `size` others. At either end, the outermost scores
+    are replaced by their mean.
+    """
     count = size + 1
     ends = min(count // 2, max(2, round(count * OUTERMOST)))
     scores = [NORMAL.inv_cdf((rank + 0.5) / count) for rank in range(count)]
@@ -251,7 +257,9 @@ def _least(settings: ChangeSettings, spread: float) -> float:
 
 
 def _begun(held: Sequence[float], usual_s: float, new_s: float) -> int:
-    """How many of the latest steps are of the new kind: those since the sum of votes for the usual was highest."""
+    """Return how many of the latest steps are of the new kind. Counting back, that is where steps nearer `new_s` than
+    `usual_s` outnumber the others most.
+    """
     border_s, votes, most, begun = math.sqrt(usual_s * new_s), 0, 0, 1
     for back, step_s in enumerate(reversed(held), 1):
         votes += 1 if (step_s > border_s) == (new_s > usual_s) else -1
@@ -261,7 +269,9 @@ def _begun(held: Sequence[float], usual_s: float, new_s: float) -> int:
 
 
 def _split(settings: ChangeSettings, steps_s: Sequence[float], at: int) -> Change | None:
-    """The change between the steps before and from `at` on, where they overlap by no more than one straggler."""
+    """Return the change between the steps before `at` and from `at` on, if it is worth an alarm and at most one
+    straggler overlaps.
+    """
     before, after = sorted(steps_s[:at]), sorted(steps_s[at:])
     ratio = median(after) / median(before)
     if not (before[-2] < after[0] or after[-2] < before[0]):

@@ -1,4 +1,4 @@
-"""What slowed, whether looking for another mapping makes sense, and when to try again."""
+"""Says what slowed, whether looking for another mapping makes sense, and when to try again."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Kind = Literal["uneven", "alike", "nothing"]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why steps take another time than before. Factors above 1 mean slower now, below 1 faster."""
+    """Why step times changed. Factors above 1 mean slower now, below 1 faster."""
 
     # "uneven": the devices and links named changed, so another mapping may be better. "alike": all devices changed by
     # the same factor, so moving gains nothing. "nothing": no probe changed.
     kind: Kind
-    step_ratio: float  # of step times, now by before
+    step_ratio: float  # step time now divided by that before
     devices: dict[str, float]
     links: dict[Pair, float]
     why: str  # one sentence for the journal
@@ -45,11 +45,10 @@ def diagnose(
     step_ratio: float,
     least: float = LEAST,
 ) -> Diagnosis:
-    """What changed by `least` or more, given how many times slower each device and link is than before.
+    """Return what changed by `least` or more, given how many times slower each device and link is than before.
 
     A busy device makes its links slow, so a link counts only for what its ends do not explain. Factors that are not
-    positive numbers (a failed probe) are left out; where that leaves out a device, the others are not said to have
-    changed alike.
+    positive numbers (a failed probe) are left out; if that leaves out a device, the diagnosis is never "alike".
     """
     devices = _valid(slowdown_devices)
     links = _changed(_unexplained(_valid(slowdown_links), devices), least)
@@ -66,8 +65,8 @@ def diagnose(
 
 
 def diagnose_by_steps(slowdown_devices: Mapping[str, float], step_ratio: float) -> Diagnosis:
-    """What changed, by steps on single devices; NaN where none were taken. Where the known ones did not change, the
-    others did.
+    """Return what changed, by steps on single devices; NaN for a device without such steps. If the known devices did
+    not change, the unknown devices are assumed to have changed by `step_ratio`.
     """
     found = diagnose(slowdown_devices, {}, step_ratio)
     if found.kind == "nothing" and (known := _valid(slowdown_devices)):
@@ -91,8 +90,8 @@ class Backoff:
         |----------|..................|-------|..............................|-----|-----------------|----
                         alarms meanwhile are kept, and due at the end
 
-    A move that has not paid for itself when the next alarm comes brought nothing, either: a load that comes and goes
-    looks like that. One that has paid resets the waits, as `most` quiet steps do.
+    A move that has not paid for itself when the next alarm comes also counts as bringing nothing, because a load that
+    comes and goes looks like that. A move that has paid resets the waits, and so do `most` quiet steps.
     """
 
     settings: BackoffSettings = field(default_factory=BackoffSettings)
@@ -101,10 +100,10 @@ class Backoff:
     paid_step: int | None = None
     pending: bool = False
     put_off: int = 0  # how often in a row an alarm was not worth acting on
-    put_off_step: int = 0  # until when
+    put_off_step: int = 0  # step until which the alarm is put off
 
     def alarmed(self, step: int) -> Backoff:
-        """The load seems to have changed."""
+        """Note an alarm: the load seems to have changed."""
         if self.paid_step is None:
             long_quiet = step >= self.ready_step + self.settings.most
             judged = Backoff(self.settings) if long_quiet else self
@@ -113,12 +112,12 @@ class Backoff:
         return replace(judged, pending=True, put_off=0, put_off_step=0)
 
     def at_once(self, step: int) -> Backoff:
-        """What was acted on goes on in the same direction: that is due now, whatever acting brought."""
+        """Note an alarm that is due now, whatever acting brought: what was acted on goes on in the same direction."""
         return replace(self, pending=True, ready_step=step, put_off=0, put_off_step=0)
 
     def postponed(self, step: int, *, pending: bool) -> Backoff:
-        """An alarm was not worth acting on. The next one is due at once; this one, if it is still `pending`, after a
-        wait that doubles.
+        """Put off an alarm that was not worth acting on. The next alarm is due at once; this alarm, if it is still
+        `pending`, after a wait that doubles each time.
         """
         return replace(self, pending=pending, put_off=self.put_off + 1, put_off_step=step + self._wait(self.put_off))
 
@@ -136,11 +135,11 @@ class Backoff:
         return wait
 
     def missed(self, step: int) -> Backoff:
-        """Acting brought nothing: no move, or one that did not help. Doubles the next wait."""
+        """Note that acting brought nothing: no move, or a move that did not help. Doubles the next wait."""
         return Backoff(self.settings, self.misses + 1, step + self._wait(self.misses))
 
     def moved(self, step: int, pays_back_steps: int) -> Backoff:
-        """Acting led to a move that pays back after `pays_back_steps`."""
+        """Note that acting led to a move that pays back after `pays_back_steps`."""
         return replace(self, paid_step=step + pays_back_steps, pending=False)
 
 
@@ -149,13 +148,13 @@ def _valid(factors: Mapping[K, float]) -> dict[K, float]:
 
 
 def _changed(factors: Mapping[K, float], least: float) -> dict[K, float]:
-    """Those that changed by `least` or more, up or down, the largest change first."""
+    """Return the factors of changes by `least` or more, up or down, the largest change first."""
     beyond = {key: factor for key, factor in factors.items() if max(factor, 1 / factor) >= least}
     return dict(sorted(beyond.items(), key=lambda item: -abs(math.log(item[1]))))
 
 
 def _unexplained(links: Mapping[Pair, float], devices: Mapping[str, float]) -> dict[Pair, float]:
-    """How much each link changed beyond the end that changed most in the same direction."""
+    """Return how much each link changed beyond that end which changed most in the same direction."""
     left = {}
     for (a, b), factor in links.items():
         ends = (1.0, devices.get(a, 1.0), devices.get(b, 1.0))

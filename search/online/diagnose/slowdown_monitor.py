@@ -12,15 +12,15 @@ from search.online.interfaces import Probes
 
 K = TypeVar("K")
 QUIET = 5  # readings that the baseline is the median of
-FAINT = 1.06  # a change of pace that counts where steps say that something changed: short probes understate a load
+FAINT = 1.06  # a change of pace that counts if steps say that something changed: short probes understate a load
 LINK_LEAST = 1.5  # the probes of links are noisy
 EASED = 0.4  # share of a slowdown that may be left when the load is said to have gone
 NO_LOAD = Slowdown({}, {})
 
 
 class ActedOn(NamedTuple):
-    """What later changes are measured against. load: how many times slower than in the baseline devices and links were
-    then, as probes or steps showed. is_felt: whether only steps did.
+    """The state that later changes are measured against. load: how many times slower than in the baseline devices and
+    links were then, as probes or steps showed. is_felt: whether only steps showed it.
     """
 
     reading: LoadReading
@@ -29,8 +29,8 @@ class ActedOn(NamedTuple):
 
 
 class _Worst(NamedTuple):
-    """A device or a link. probe: gives its seconds now. factor: how many times slower it is than in the baseline.
-    least: a factor from which on a change of its probes is one.
+    """The device or link that slowed most. probe: returns the seconds that its probe takes now. factor: how many times
+    slower it is than in the baseline. least: the factor from which a change of its probes counts.
     """
 
     probe: Callable[[], float]
@@ -41,18 +41,18 @@ class _Worst(NamedTuple):
 
 
 class SlowdownMonitor:
-    """Readings of now against the baseline, and against those that were acted on last."""
+    """Compares current readings with the baseline, and with the readings that were last acted on."""
 
     def __init__(self, probes: Probes, readings: Sequence[LoadReading]) -> None:
         """readings: of these probes, while all is well."""
         self._probes = probes
         self._quiet = list(readings)
-        self._late: LoadReading | None = None  # an alarm may yet show that it was not quiet
+        self._late: LoadReading | None = None  # the latest; an alarm may still show that it was not quiet
         self.baseline = LoadReading.middle(readings)
         self.acted_on = ActedOn(self.baseline)
         self.load = NO_LOAD
-        self._looked_at = self.baseline  # when `load` was last read to look at mappings, in vain or not
-        self._is_felt = False  # whether its devices are known by steps alone: probes do not see them
+        self._looked_at = self.baseline  # the reading at the last look at mappings, in vain or not
+        self._is_felt = False  # whether only steps show the devices of `load`, and probes do not
 
     @property
     def is_sure(self) -> bool:
@@ -61,15 +61,15 @@ class SlowdownMonitor:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a device or a link is slower than in the baseline, as far as was acted on."""
+        """Whether a device or a link is slower than in the baseline, by the known load."""
         return bool(_slower(self.load.devices) or _slower(self.load.links))
 
     def take(self) -> LoadReading:
-        """How fast all is now."""
+        """Take a reading of all probes."""
         return self._probes.take()
 
     def calm(self) -> None:
-        """One more reading while all is well; it counts for the baseline at the next call."""
+        """Take one more reading while all is well. It counts for the baseline from the next call on."""
         if self._late is not None:
             self._quiet = [*self._quiet[1 - QUIET :], self._late]
             self.baseline = LoadReading.middle(self._quiet)
@@ -81,8 +81,8 @@ class SlowdownMonitor:
         self._late = None
 
     def diagnose(self, readings: Sequence[LoadReading], step_ratio: float) -> Diagnosis:
-        """What changed since it was last acted on, by the median of these readings, where they agree with how steps
-        changed. Where steps changed clearly and probes hardly: which device changed relative to the others.
+        """Return what changed since a change was last acted on, by the median of `readings`, as far as it agrees with
+        how steps changed. If steps changed clearly and probes hardly, return what changed relative to other devices.
         """
         changed = LoadReading.middle(readings).against(self.acted_on.reading)
         devices = {name: _with(factor, step_ratio) for name, factor in changed.devices.items()}
@@ -106,16 +106,16 @@ class SlowdownMonitor:
         self.acted_on = ActedOn(self._looked_at, self.load, self._is_felt)
 
     def passed(self) -> None:
-        """The load that was looked at in vain has gone: what was acted on before it is what is left."""
+        """Go back to the load that was last acted on, because a later load, looked at in vain, has gone."""
         self.load, self._is_felt = self.acted_on.load, self.acted_on.is_felt
 
     def take_load_from(self, readings: Sequence[LoadReading]) -> None:
-        """Take the load for what these readings show, also where they show none; not where only steps ever did."""
+        """Take the load from these readings, even if they show none, unless only steps showed the load."""
         if not self._is_felt:
             self.load, self._looked_at = self._seen(readings), LoadReading.middle(readings)
 
     def look_again(self, readings: Sequence[LoadReading]) -> None:
-        """Take the load for what these readings show, unless they show none, or only steps do."""
+        """Take the load from these readings, unless they show none, or only steps showed the load."""
         seen = self._seen(readings)
         if not self._is_felt and (seen.devices or seen.links):
             self.load = seen
@@ -126,7 +126,7 @@ class SlowdownMonitor:
 
     def has_eased(self) -> bool:
         """Whether the device that slowed most, or else the link, is near its old pace: two probes of it must agree.
-        What probes never saw, they cannot see go, either.
+        False if probes do not see what slowed.
         """
         worst = self._worst()
         return worst is not None and all(worst.probe() < _eased_s(worst.factor, worst.baseline_s) for _ in range(2))
@@ -139,7 +139,7 @@ class SlowdownMonitor:
         return worst is not None and all(worst.probe() > worst.least * worst.looked_at_s for _ in range(2))
 
     def _worst(self) -> _Worst | None:
-        """What slowed most of what probes see, a device rather than a link."""
+        """Return the device that slowed most, or else the link; None if probes see neither."""
         devices, links = {} if self._is_felt else _slower(self.load.devices), _slower(self.load.links)
         base, then, probes = self.baseline, self._looked_at, self._probes
         if devices:
@@ -153,7 +153,7 @@ class SlowdownMonitor:
         return None
 
     def _seen(self, readings: Sequence[LoadReading]) -> Slowdown:
-        """What is slower or faster than in the baseline, by these readings."""
+        """Return what is slower or faster than in the baseline, by these readings."""
         against = LoadReading.middle(readings).against(self.baseline)
         return Slowdown(_beyond(against.devices, LEAST), _beyond(against.links, LINK_LEAST))
 
@@ -175,6 +175,6 @@ def _beyond(factors: Mapping[K, float], least: float) -> dict[K, float]:
 
 
 def _with(factor: float, step_ratio: float) -> float:
-    """1.0 for a change that contradicts how steps changed."""
+    """Return `factor`, but 1.0 if it contradicts how steps changed."""
     against = (factor > 1 and step_ratio < 1 / SAME) or (factor < 1 and step_ratio > SAME)
     return 1.0 if against else factor

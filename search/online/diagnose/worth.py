@@ -1,4 +1,4 @@
-"""What a look at other mappings may gain under a load, and what it costs."""
+"""Weighs what a look at other mappings may gain under a load against what it costs."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ import math
 from search.online.diagnose.diagnosis import Diagnosis
 from search.online.diagnose.step_level import SAME
 
-LIKELY = 0.5  # of the most that a mapping may gain, since the work that is moved slows other devices
-TRIALS = 2  # of a look, about
+LIKELY = 0.5  # likely share of the most that a mapping may gain, because work that is moved slows other devices
+TRIALS = 2  # trials in a look, about
 
 
 class LookCost:
-    """Learns what looks cost the training, in seconds of steps that took longer, and says whether one more may pay."""
+    """Learns what looks cost the training, as seconds that steps took longer, and says whether another look may pay."""
 
     def __init__(self, trial_s: float) -> None:
         """trial_s: what a trial cost in the search, in seconds."""
         self._usual_s = self._cost_s = TRIALS * trial_s
 
     def took(self, lost_s: float) -> None:
-        """Learn from a look, which cost so many seconds; the latest ones count most."""
+        """Learn from a look that cost `lost_s` seconds; the latest looks count most."""
         self._cost_s = (self._cost_s + lost_s) / 2
 
     def refused(self) -> None:
-        """Expect less of the next look, because one was not taken: a dear one, perhaps for another reason, must not
-        forbid all others.
+        """Expect the next look to cost less, because one was not taken: an expensive look, perhaps for another reason,
+        must not forbid all later looks.
         """
         self._cost_s = min(self._cost_s, (self._cost_s + self._usual_s) / 2)
 
     def may_pay(self, found: Diagnosis, step_s: float, horizon: int) -> bool:
-        """Whether the steps within the horizon, of `step_s` seconds each, may gain more than a look costs."""
+        """Whether `horizon` steps, of `step_s` seconds each, may gain more than a look costs."""
         return LIKELY * most_gain(found) * step_s * horizon > self._cost_s
 
 
 def most_gain(found: Diagnosis) -> float:
-    """The most that any mapping is likely to gain, as a share of a step.
+    """Return the most that any mapping is likely to gain, as a share of a step.
 
-    No mapping makes steps shorter than they were before they slowed, nor does it gain more than the factor of the
-    device that slowed, were that not used at all. But short probes understate a load, so where steps slowed by more
-    than the device, the truth is taken to lie between both. Steps that did not change say nothing.
+    No mapping makes steps shorter than they were before they slowed. No mapping gains more than the factor of the
+    device that slowed, which it would gain by not using that device. But short probes understate a load: if steps
+    slowed by more than the device, the geometric mean of both factors is taken. Steps that did not change say nothing.
 
         step before  |==========|
         step now     |==============|     ratio 1.4: another mapping gains 1 - 1/1.4 = 29 % at most

@@ -1,7 +1,7 @@
-"""Adaptation: step times show that the load changed, probes what slowed, the planner proposes, and a race decides.
+"""Adaptation: step times show that the load changed, probes show what slowed, the planner proposes, a race decides.
 
 steps  ~~~~~~~~~~|‾‾‾‾‾‾‾|‾‾‾‾‾‾‾‾|‾‾‾‾‾‾‾|──A──|────────B────
-                 load    alarm    probed  what was built before is looked at; then what is new, as it gets built
+                 load    alarm    probed  a quick proposal and mappings built before are tried; then more proposals
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from search.online.planners import Planners
 from search.online.settings import OnlineSettings
 from search.online.trials.trials import Say, Trials
 
-READINGS = 3  # that say what slowed, a step apart
-LATEST = 5  # steps that say how long one takes now
+READINGS = 3  # readings of the probes that say what slowed, a step apart
+LATEST = 5  # latest steps, whose median is the current step time
 LONG = 500  # steps after which the baseline is renewed
 DRIFT = BackoffSettings(first=80, most=2000)  # steps between looks at a drift that find nothing
-MOST_LOOKS = 1000  # after which an alarm does not count back any further
+MOST_LOOKS = 1000  # steps that are remembered; an alarm counts back no further
 
 
 class Adaptation:
-    """Watches the steps of the incumbent, and finds another one when the load has changed.
+    """Watches the steps of the incumbent, and finds another incumbent when the load has changed.
 
-    The incumbent may be the untouched step, where that competes.
+    The incumbent may be the untouched step, if that competes.
     """
 
     def __init__(
@@ -56,7 +56,9 @@ class Adaptation:
         trial_s: float,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """step: how many calls there were. trial_s: seconds that a trial cost in the search. clock: seconds."""
+        """step: returns the number of calls so far. trial_s: seconds that one trial of the search cost. clock:
+        seconds.
+        """
         self.trials, self.planner, self.settings, self.say = trials, planner, settings, say
         self.probes = MeteredProbes(probes, clock)
         self._test = ChangeTest()
@@ -82,9 +84,9 @@ class Adaptation:
         self._learn()
 
     def watch(self, step_s: float) -> Steps[None]:
-        """Called after each step of the incumbent; mostly does nothing. Raises PlacerError if the planner is gone."""
+        """Called after each step of the incumbent; mostly does nothing. Raises PlacerError if the planner has ended."""
         step = self._step()
-        if self.trials.live.overlaps is not self._overlaps:  # seconds mean something else now: no change of the load
+        if self.trials.live.overlaps is not self._overlaps:  # timed differently now: no change of the load
             self._overlaps = not self._overlaps
             self._test.restart()
             self._level.forget()
@@ -127,8 +129,8 @@ class Adaptation:
         )  # fmt: skip
 
     def _gone_or_alarmed(self, eased: bool) -> None:
-        """Act at once where a load has gone, because the favourite is built and cheap to look at; else the backoff
-        says when to act.
+        """Act at once if a load has `eased` and the favourite can run, because the favourite is built and cheap to try.
+        Otherwise, and while the backoff waits, the backoff says when to act.
         """
         if eased and self._may_return and self._step() >= self._backoff.ready_step:
             self._returning = True
@@ -137,14 +139,14 @@ class Adaptation:
 
     @property
     def _may_return(self) -> bool:
-        """Whether the favourite is another mode than the incumbent, and can run."""
+        """Whether the favourite is not the incumbent, and can run."""
         favourite = self.trials.favourite
         return favourite is not self.trials.mode and (favourite is UNTOUCHED or favourite in self.trials.current)
 
     @property
     def _has_all(self) -> bool:
-        """Whether nothing is left to win back by what was looked at: steps are faster than when a mapping was last
-        chosen, and the favourite runs.
+        """Whether nothing is left to win back: by the changes that were looked at, steps are faster than when a mapping
+        was last chosen, and there is no favourite to go back to.
         """
         return self._level.unsolved < 1 and not self._may_return
 
@@ -157,7 +159,7 @@ class Adaptation:
         self._learn()
 
     def _probe(self) -> None:
-        """Check whether a load has gone; while there is none, learn what is normal."""
+        """Check whether a load has drifted, eased or grown; while there is none, learn what is normal."""
         if self._backoff.is_urgent:
             return
         is_placed = isinstance(self.trials.mode, Placed)
@@ -172,11 +174,11 @@ class Adaptation:
             self.monitor.calm()
 
     def _look_at_growth(self) -> None:
-        """A load that grows further makes the mapping that was found for it a stopover: steps show it soonest, and
-        probes that it is this load.
+        """Raise an alarm if the load has grown further since a mapping was found for it. Steps show that soonest, and
+        probes show that it is this load.
         """
         trials = self.trials
-        if len(trials.latest_s) < LATEST or self._overlaps:  # what is known is of steps that were waited for
+        if len(trials.latest_s) < LATEST or self._overlaps:  # known times are of steps that waited for GPUs
             return
         ratio = median(list(trials.latest_s)[-LATEST:]) / trials.known_s(trials.mode)
         if ratio > 1 and is_clear(ratio) and self.monitor.has_grown():
@@ -187,8 +189,8 @@ class Adaptation:
             self._learn()
 
     def _look_at_drift(self, drift: float) -> None:
-        """Steps drift slowly where a load grows, and where the whole machine slows: probes tell one from the other.
-        Looks that find nothing are further and further apart.
+        """Raise an alarm if a load makes steps drift slowly. Steps also drift if the whole machine slows; probes tell
+        the two apart. Looks that find nothing are further and further apart.
         """
         found = self.monitor.diagnose([self.monitor.take()], 1.0)
         if found.may_gain and found.has_eased == (drift < 1):
@@ -230,7 +232,7 @@ class Adaptation:
             yield from self._act_on(found, readings)
 
     def _pass_over(self) -> None:
-        """A change has gone again by itself, and its load with it."""
+        """Drop a change that has gone again by itself, and the load that was taken for its reason."""
         self._level.passed()
         self.monitor.passed()
         self.trials.renew(list(self.trials.latest_s)[-LATEST:])
@@ -251,8 +253,8 @@ class Adaptation:
         self._cost.took(cost_s)
 
     def _diagnosed(self, readings: Sequence[LoadReading], ratio: float) -> Diagnosis:
-        """What changed. The untouched step need not run on the devices, so its pace says nothing of theirs: each clear
-        change of it is a reason to look at mappings.
+        """Return what changed. The untouched step need not run on the devices, so that its pace says nothing about
+        them; each clear change of its pace is a reason to look at mappings.
         """
         if isinstance(self.trials.mode, Placed):
             return self.monitor.diagnose(readings, ratio)
@@ -263,8 +265,8 @@ class Adaptation:
         return replace(found, why=said if found.kind == "nothing" else f"{said}, {found.why}")
 
     def _may_pay(self, found: Diagnosis) -> bool:
-        """Whether to look at mappings. To go back to one that is built costs little, and what slows the untouched step
-        may be no load on a device.
+        """Whether to look at mappings. Always True if the load has eased and the favourite can run, because it is built
+        and costs little to try, and for the untouched step, because something other than a device may slow it.
         """
         trials, mode = self.trials, self.trials.mode
         if (found.has_eased and self._may_return) or not isinstance(mode, Placed):
@@ -274,18 +276,18 @@ class Adaptation:
 
     @property
     def _is_loaded(self) -> bool:
-        """Whether a load is known, and the incumbent runs on the devices."""
+        """Whether a load is known, and the incumbent is a mapping that may be replaced."""
         return self.monitor.is_slow and isinstance(self.trials.mode, Placed) and not self.settings.dry_run
 
     def _ask_again(self) -> Steps[None]:
-        """Ask for a better mapping under the load of now."""
+        """Ask for a better mapping under the current load."""
         self.monitor.look_again((yield from self._readings()))
         self.trials.renew(list(self.trials.latest_s)[-LATEST:])
         if isinstance(self.trials.mode, Placed):
             self._refinement.ask(self.monitor.load, self.trials.mode)
 
     def _look_again(self) -> Steps[None]:
-        """Look at what was asked for."""
+        """Try the better mapping that was asked for."""
         mode = self.trials.mode
         yield from self._refinement.look()
         if self.trials.mode is not mode:
@@ -319,7 +321,7 @@ class Adaptation:
         return readings
 
     def _place_anew(self, found: Diagnosis) -> Steps[bool]:
-        """Look for a mapping under the load of now; returns whether it moved."""
+        """Look for a mapping under the current load. Returns whether the training moved to another mode."""
         trials, before, spent_s, begin = self.trials, self.trials.mode, self.trials.lost_s, self._step()
         yield from self._look.run(self.monitor.load, returns=found.has_eased and self._may_return)
         return self._conclude(found, before, trials.lost_s - spent_s, begin)

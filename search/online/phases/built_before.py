@@ -1,4 +1,4 @@
-"""What was built before the load changed, as predicted under the load of now."""
+"""Mappings that were built before the load changed, with their predictions under the current load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search.online.trials.trials import Trials
 
 
 class BuiltBefore:
-    """Asks the planner for all of them at once, and hears its answers when they are needed."""
+    """Predictions of the mappings that are built: asked of the planner all at once, and awaited when needed."""
 
     def __init__(self, trials: Trials, planner: Planners) -> None:
         self.trials, self.planner = trials, planner
@@ -20,13 +20,13 @@ class BuiltBefore:
         self._predicted: dict[Placed, float] = {}
 
     def ask(self) -> None:
-        """Ask what each mapping that is built takes now; after the planner was told the load."""
+        """Ask for the current step time of each mapping that is built. Tell the planner the load before."""
         self._predicted = {}
         self._asked = [(built, self.planner.predict(built.plan, built.devices)) for built in self.trials.current]
 
     def best(self) -> Steps[tuple[Placed | None, float]]:
-        """The best that was not measured since, and its predicted seconds of a step. Raises PlacerError if the planner
-        is gone.
+        """Return the best mapping that was not measured since, and its predicted seconds of a step; None and infinity
+        if there is none. Raises PlacerError if the planner has ended.
         """
         while self._asked:
             built, future = self._asked.pop()
@@ -35,7 +35,9 @@ class BuiltBefore:
         return best, math.inf if best is None else self._predicted[best]
 
     def best_single(self) -> tuple[Placed | None, float]:
-        """The single device that is predicted fastest, measured or not; among the answers that `best` heard."""
+        """Return the single device predicted fastest, measured or not, and its predicted seconds of a step. Call `best`
+        before, which awaits the predictions.
+        """
         single = self._first(self.trials.singles)
         return single, math.inf if single is None else self._of(single)
 

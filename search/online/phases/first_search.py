@@ -13,29 +13,29 @@ from search.online.replan.proposal import Proposal
 from search.online.settings import OnlineSettings
 from search.online.trials.trials import Trials
 
-SETTLING = 60  # steps after the search until its time is compared
+SETTLING = 60  # steps after the search until step times are compared with those at its end
 DRIFTED = 1.05  # factor of change after which the search's last race is run again
 
 
 class FirstSearch:
-    """Its state lasts until it has ended, also where devices are lost meanwhile."""
+    """The first search. Its state lasts until the search has ended, even if devices are lost meanwhile."""
 
     def __init__(self, trials: Trials, settings: OnlineSettings, narrator: Narrator, plan: int = WHOLE) -> None:
         """plan: number of the plan of splits by which ops are divided."""
         self.plan, self.budget = plan, settings.budget
         self.trials, self.settings, self._narrator = trials, settings, narrator
         self._asks_all = settings.planned(plan).is_chosen
-        self.trial_s = 0.0  # what a mapping costs that is tried, in seconds of steps that took longer
+        self.trial_s = 0.0  # cost of trying one mapping: the seconds that steps took longer
         self._why_ended = ""
         self._rounds = 0
-        self._misses = 0  # rounds that did not pay, since one that did
+        self._misses = 0  # rounds in a row that did not pay
 
     def run(self, planner: PlannerLike) -> Steps[None]:
-        """Measure the single devices, if ops are whole, then what the planner proposes, until that no longer pays; all
-        that a chosen searcher asks, until the budget is spent.
+        """Measure the single devices, if ops are whole, then what the planner proposes, until that no longer pays.
 
-        Meanwhile the fastest mode known runs, the untouched step included, though it may be no candidate in the end.
-        Raises PlacerError where the planner is gone.
+        If the user chose a searcher, everything that it asks is measured, until the budget is spent. Meanwhile the
+        fastest known mode runs. That may be the untouched step, even if it is no candidate in the end. Raises
+        PlacerError if the planner has ended.
         """
         if self.plan == WHOLE:
             self._narrator.now(phase_names.MEASURING_SINGLES)
@@ -47,7 +47,7 @@ class FirstSearch:
             self._why_ended = yield from self._round(planner)
 
     def _round(self, planner: PlannerLike) -> Steps[str]:
-        """Look at what is proposed and may pay, and race the best; returns why to end the search, "" to go on."""
+        """Try the proposals that may pay, and race the best. Returns why to end the search, "" to go on."""
         proposals = yield from self.trials.meanwhile(planner.propose(min(self.settings.at_once, self._left())))
         if not proposals:
             return (yield from self.trials.meanwhile(planner.ended())) or "nothing else was proposed."
@@ -72,7 +72,7 @@ class FirstSearch:
         return "the last mappings did not pay." if self._misses >= self.settings.patience else ""
 
     def _may_pay(self, proposal: Proposal) -> bool:
-        """Whether it would gain more within the horizon than recent trials cost, given how far predictions may err."""
+        """Whether the proposal may gain more within the horizon than a recent trial cost, as far as predictions err."""
         gain_s = self.trials.bar_s - self.settings.optimism * proposal.predicted_s
         return gain_s * self.settings.horizon > self.trial_s
 
@@ -80,7 +80,7 @@ class FirstSearch:
         return self.budget - self.trials.tried.mappings
 
     def settle(self) -> Steps[None]:
-        """Race the incumbent against what it must not be slower than, which wins in doubt. Free the rest."""
+        """Race the incumbent against the modes that it must not be slower than, which win in doubt. Free the rest."""
         self.trials.leave_untouched()
         bars: list[Mode] = [self.trials.best_single] if self.trials.best_single is not None else []
         if self.trials.untouched_competes:

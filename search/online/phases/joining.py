@@ -1,4 +1,4 @@
-"""From the first call on until the devices are joined: the step runs untouched, and is captured meanwhile."""
+"""The phase from the first call until the devices are joined: the step runs untouched, and is captured meanwhile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Joining:
         self._look_for_lost, self._joined = look_for_lost, joined
 
     def run(self) -> Steps[bool]:
-        """Run untouched steps until the devices are joined; returns whether there is something to place."""
+        """Run untouched steps until the devices are joined. Returns whether there is something to place."""
         yield UNTOUCHED
         if self.live.left_alone:
             return False
@@ -64,14 +64,14 @@ class Joining:
         return True
 
     def until_whole(self) -> Steps[None]:
-        """Untouched steps while a device is missing: a step that joins then would measure what is not there."""
+        """Run untouched steps while a device is missing: a step that joined now would try to measure that device."""
         while self.live.session.missing:
             yield UNTOUCHED
             self._look_for_lost()
 
 
 def _too_large(graph: OpGraph, topology: Topology) -> str:
-    """Why no mapping has room for the variables of a step; "" where there may be one."""
+    """Return why no mapping has room for the variables of the step; "" if one may have."""
     from search.problem.memory_fit import refuse_too_large  # slow to import
 
     try:

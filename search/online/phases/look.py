@@ -1,5 +1,5 @@
-"""A look at other mappings under the load of now: at what was built before and what is proposed first, then at what is
-predicted to be better still. It tries less than a search would, because the load may go meanwhile.
+"""A look at other mappings under the current load: first at one that is proposed quickly and those built before, then
+at those predicted to be better still. A look tries less than a search, because the load may go meanwhile.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from search.online.replan.proposal import LEAST_PREDICTED, Proposal, below
 from search.online.settings import OnlineSettings
 from search.online.trials.trials import Trials
 
-ROUNDS = 3  # of proposals at most, after the first ones
-REST = 12  # steps that nothing disturbs, after the first move
-HASTE = 0.4  # share of the time of a plan in which the first proposal is to be there
-CLEAR_GAIN = 0.15  # needs no second look
+ROUNDS = 3  # rounds of proposals at most, after the first proposals
+REST = 12  # undisturbed steps before more than the first proposals are tried
+HASTE = 0.4  # share of `replan_s` within which the first proposal must arrive
+CLEAR_GAIN = 0.15  # share of a step; a larger gain needs no second comparison
 
 
 class Look:
-    """Tries what the planner proposes under a load. Raises PlacerError where the planner is gone."""
+    """Tries what the planner proposes under a load. Its methods raise PlacerError if the planner has ended."""
 
     def __init__(self, trials: Trials, planner: Planners, settings: OnlineSettings) -> None:
         self.trials, self.planner, self.settings = trials, planner, settings
         self._built_before = BuiltBefore(trials, planner)
 
     def run(self, load: Slowdown, *, returns: bool) -> Steps[None]:
-        """Go on with the best that is found. returns: whether the favourite is tried first."""
+        """Try other mappings, and go on with the best. returns: whether the favourite is tried first."""
         trials, before, quick = self.trials, self.trials.mode, self.settings.quick
         trials.only_incumbent()
         asked = self._ask(load)
@@ -39,7 +39,7 @@ class Look:
             yield from trials.try_out(trials.favourite, quick)
         if asked:
             proposals = yield from trials.meanwhile(asked.pop(0))
-            if not isinstance(before, Placed):  # it is no measure of how far predictions are off now
+            if not isinstance(before, Placed):  # it does not show how far predictions are off now
                 proposals = below(trials.known_s(before) / self.settings.optimism, proposals)
             yield from trials.enter(proposals, quick)
         yield from self._try_built_before()
@@ -49,7 +49,7 @@ class Look:
         yield from self._compare(before)
 
     def hopes(self, load: Slowdown) -> Steps[list[str]]:
-        """What would be tried, in words."""
+        """Return in words what would be tried."""
         asked = self._ask(load)
         best, best_s = yield from self._built_before.best()
         found = [f"{self.trials.describe(best)}, built before, {ms(best_s, 1)} a step predicted"] if best else []
@@ -59,8 +59,8 @@ class Look:
         return found
 
     def _ask(self, load: Slowdown) -> list[Answer[list[Proposal]]]:
-        """Tell the planner the load and what the incumbent takes under it, which says more than probes. Ask for one
-        mapping quickly and then for more, unless there is no load and a mapping found without one runs.
+        """Tell the planner the load, and the incumbent's step time under it, which says more than probes. Ask for one
+        mapping quickly and then for more; ask for none if there is no load and the incumbent is a mapping.
         """
         mode, settings = self.trials.mode, self.settings
         now_s = self.trials.known_s(mode)
@@ -75,13 +75,13 @@ class Look:
         return [first, self.planner.propose(settings.replan, settings.replan_s)]
 
     def _try_built_before(self) -> Steps[None]:
-        """The best built before, if it is predicted to be better than the incumbent."""
+        """Try the best mapping built before, if it is predicted to be better than the incumbent."""
         best, best_s = yield from self._built_before.best()
         if best is not None and best_s < (1 - LEAST_PREDICTED) * self.trials.known_s(self.trials.mode):
             yield from self.trials.try_out(best, self.settings.quick)
 
     def _try_more(self, asked: Answer[list[Proposal]]) -> Steps[None]:
-        """What was proposed before the first was measured, then new proposals as long as they help."""
+        """Try what was proposed before the first proposal was measured, then new proposals as long as they help."""
         trials, settings = self.trials, self.settings
         mode = trials.mode
         bar_s = trials.known_s(mode)
@@ -98,8 +98,8 @@ class Look:
                 break
 
     def _compare(self, before: Mode) -> Steps[None]:
-        """Compare with the mode of before, unless the gain is clear, and with the single device predicted fastest and
-        the untouched step where these may be faster.
+        """Compare the new incumbent with the mode `before`, unless the gain is clear. Try the single device predicted
+        fastest, and the untouched step, if they may be faster and were not measured yet.
         """
         trials, quick = self.trials, self.settings.quick
         if trials.mode is not before and trials.known_s(trials.mode) > (1 - CLEAR_GAIN) * trials.known_s(before):

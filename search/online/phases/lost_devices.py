@@ -1,5 +1,5 @@
-"""Between steps: devices that came back are taken in again, now and then a check tells whether any was lost, and
-workers that keep much of mappings that were tried are joined anew.
+"""Looks after devices between steps: joins devices that came back, checks now and then whether any was lost, and joins
+workers again that still keep much of the mappings that were tried.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class LostDevices:
         return min(self._looking.left(step), self._checking.left(step))
 
     def check(self, step: int) -> None:
-        """Join devices that are back, or say once why not; or have the session check whether any was lost."""
+        """Join devices that are back, or say once why not, or which are given up. Otherwise let the session check now
+        and then whether any was lost.
+        """
         session = self.live.session
         looks, checks = self._looking.passed(step), self._checking.passed(step)
         is_due = looks and self._rejoining.is_due
@@ -59,8 +61,8 @@ class LostDevices:
             session.suspect()
 
     def free(self, step: int) -> bool:
-        """Join workers anew where they keep much of mappings that were tried; returns whether it was done, and all of
-        them are there. Then nothing that was built may be used any more but the live step's mode of now.
+        """Leave and join workers again if they keep much of mappings that were tried. Returns whether that was done and
+        no device is missing. Then, of all that was built, only the live step's current mode may still be used.
         """
         session = self.live.session
         if not (self._counting.passed(step) and session.keeps_much and self._freeing.is_due):

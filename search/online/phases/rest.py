@@ -1,5 +1,5 @@
-"""Rest: where no mapping comes near the untouched step, a training leaves its devices, and tries again when that may
-have changed.
+"""Rest: if no mapping comes near the untouched step, a training leaves its devices, and tries again when that may have
+changed.
 
 untouched  ~~~~~~~~~~|  at rest: nothing placed, no probes, no planner, no cluster   |~~~~~|  at rest, for longer ...
                      left                                         steps change, or a long time is over
@@ -35,7 +35,7 @@ MOST_DOUBLINGS = 8
 
 
 class Rest:
-    """Decides when a training may rest, and when it looks at mappings again: the less they bring, the later."""
+    """Decides when a training may rest, and when it looks at mappings again: the less looks bring, the later."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Rest:
         """look_for_lost: called while the devices cannot be left. clock: seconds."""
         self.trials, self.settings, self._narrator = trials, settings, narrator
         self._look_for_lost, self._clock = look_for_lost, clock
-        self.nearest: LiveTrial | None = None  # the fastest mapping, where rest is due or goes on
-        self.is_calm = False  # whether it waits for nothing but a change of step times
-        self._margin = 0.0  # step time of `nearest` / that of the untouched step
+        self.nearest: LiveTrial | None = None  # the fastest mapping while rest is due or goes on, else None
+        self.is_calm = False  # whether the training waits only for a change of step times, or for time to pass
+        self._margin = 0.0  # step time of `nearest` divided by that of the untouched step
         self._usual_s: float | None = None  # median step at rest since `_margin` was measured
         self._spent_s = FIRST_SPENT_S  # seconds that the last look cost, and a search that followed it
         self._vain = 0  # looks in a row after which the training rested on, or again
@@ -58,11 +58,13 @@ class Rest:
 
     @property
     def is_due(self) -> bool:
-        """Whether the training is to rest, or does."""
+        """Whether the training is to rest, or is at rest."""
         return self.nearest is not None
 
     def consider(self, known: Sequence[LiveTrial]) -> None:
-        """Let rest be due if all that is known, measured beside the untouched step, is far slower."""
+        """Let rest be due if all `known` mappings, measured beside the untouched step, are far slower than that step;
+        without adaptation, if they are slower at all.
+        """
         trials, settings = self.trials, self.settings
         measured = [(t.result.step_s, t) for t in known if t.devices and isinstance(t.result, Measured)]
         here_s = trials.step_s.get(UNTOUCHED)
@@ -74,7 +76,7 @@ class Rest:
             self.nearest, self._margin, self._usual_s = nearest, step_s / here_s, None
 
     def consider_latest(self) -> None:
-        """As `consider`, by what was measured since the load changed last."""
+        """As `consider`, with what was measured since the load last changed."""
         known = [
             LiveTrial(mode.name, mode.devices, Measured(step_s), None, mode.plan, order=mode.order)
             for mode, step_s in self.trials.step_s.items()
@@ -83,7 +85,7 @@ class Rest:
         self.consider(known)
 
     def run(self) -> Steps[None]:
-        """Rest until a mapping has come near. Meanwhile the nearest one is sampled by a few steps, not raced."""
+        """Rest until a mapping has come near. A look only samples a few steps of the nearest mapping; it is no race."""
         self.trials.free()
         self._leaving = RetryLater(self._clock)
         while True:
@@ -103,7 +105,7 @@ class Rest:
             self._vain = 0
 
     def unseen(self, step_s: float) -> int:
-        """How many of the next calls, each of so many seconds, need not be looked at."""
+        """Return how many of the next calls, of `step_s` seconds each, need not be sent to the script."""
         return int(SEEN_EVERY_S / step_s) if self.is_calm else 0
 
     # Within.
@@ -112,7 +114,7 @@ class Rest:
         self._vain = min(self._vain + 1, MOST_DOUBLINGS)
 
     def _wait(self) -> Steps[None]:
-        """Untouched steps until it is time to look."""
+        """Run untouched steps until it is time to look."""
         begin_s, test, changed = self._clock(), ChangeTest(), False
         latest_s = self.trials.latest_s = deque(maxlen=LATEST)
         is_left = self._leave()
@@ -141,7 +143,7 @@ class Rest:
         return wait_s if changed else LATER * wait_s
 
     def _leave(self) -> bool:
-        """Leave the devices, unless something else needs them; returns whether they are left."""
+        """Leave the devices, unless something else needs them. Returns whether they are left."""
         live = self.trials.live
         why = self._leaving.attempt(live.rest)
         devices = live.session.devices
@@ -154,14 +156,14 @@ class Rest:
         return why is None
 
     def _look(self) -> Steps[bool]:
-        """Join the devices, and compare a few steps of the mapping that was the nearest; returns whether it is near."""
+        """Join the devices again, and try a few steps of the nearest mapping. Returns whether it is near now."""
         trials, live = self.trials, self.trials.live
         assert self.nearest is not None
         self._narrator.now(phase_names.LOOKING_AGAIN)
         lost_s, begin_s = trials.lost_s, self._clock()
         try:
             yield from trials.background(live.session.prepare)
-            while live.session.missing:  # other steps go on without them; nothing can be compared until they are back
+            while live.session.missing:  # other wrapped steps go on without them; a comparison needs all
                 yield UNTOUCHED
                 self._look_for_lost()
             begin_s = self._clock()

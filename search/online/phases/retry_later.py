@@ -1,5 +1,5 @@
-"""Tries now and then what may be refused, and seldom, because finding out why takes long: a look at all that a program
-holds.
+"""Tries again what was refused, but seldom, because finding out the reason takes long: it looks at everything that the
+program holds.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ MOST_REFUSED_SHARE = 0.01  # share of the time that refusals may take
 
 
 class RetryLater:
-    """Something that is to be done as soon as nothing is against it."""
+    """The schedule of an action that is tried again until it is no longer refused."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """clock: seconds."""
         self._clock = clock
-        self._next_s = -math.inf  # when it may be tried again
+        self._next_s = -math.inf  # when the action may be tried again
         self._said = ""
 
     @property
     def is_due(self) -> bool:
-        """Whether it may be tried again."""
+        """Whether the action may be tried again."""
         return self._clock() >= self._next_s
 
     def attempt(self, act: Callable[[], str | None]) -> str | None:
-        """Try it; returns why it was refused, None where it was done. Only a refusal delays the next attempt."""
+        """Try `act`. Returns why it was refused, None if it was done. Only a refusal delays the next attempt."""
         begin_s = self._clock()
         why = act()
         ended_s = self._clock()
@@ -33,6 +33,6 @@ class RetryLater:
         return why
 
     def is_news(self, said: str) -> bool:
-        """Whether that was not the last thing said of it; now it is."""
+        """Whether `said` differs from what was said last. Remembers it as said."""
         was, self._said = self._said, said
         return said != was

@@ -1,4 +1,4 @@
-"""What slowed, by a few steps on each single device: steps may feel a load that probes do not see."""
+"""Finds what slowed by a few steps on each single device, because steps may show a load that probes do not see."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from search.online.interfaces import Steps
 from search.online.trials.race import sample
 from search.online.trials.trials import Trials
 
-PROBE_STEPS = 2  # on one device
+PROBE_STEPS = 2  # steps on each device
 
 
 class SingleDevices:
-    """Steps on one device each, of now against those of the search."""
+    """Current steps on single devices, compared with those of the search."""
 
     def __init__(self, trials: Trials) -> None:
         self.trials = trials
         self._calm_s: dict[str, float] = {}  # seconds of a step on each device alone, as the search measured it
 
     def learn(self) -> None:
-        """Keep what the search measured, before a change of load voids it."""
+        """Keep what the search measured, before a change of load makes it invalid."""
         measured = [single for single in self.trials.singles if single in self.trials.step_s]
         self._calm_s = {self.trials.name_of(single): self.trials.step_s[single] for single in measured}
 
     def diagnose(self, names: Iterable[str], before: Mapping[str, float], step_ratio: float) -> Steps[Diagnosis]:
-        """What slowed since it was last acted on. names: of all devices. before: how many times slower than in the
-        search these were then. step_ratio: of step times, now by then.
+        """Return what slowed since a change was last acted on. names: of all devices. before: how many times slower
+        than in the search devices were then. step_ratio: step time now divided by that then.
         """
         trials = self.trials
-        factors = dict.fromkeys(names, math.nan)  # unknown where no such mapping is built
+        factors = dict.fromkeys(names, math.nan)  # unknown if no mapping on that device alone is built
         for single in trials.singles:
             name = trials.name_of(single)
             if name in self._calm_s and trials.live.is_current(single):

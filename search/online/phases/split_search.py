@@ -1,4 +1,6 @@
-"""Divided ops within a training: a plan of splits is chosen, and mappings of the step that it gives are tried, too."""
+"""The search with divided ops within a training: chooses a plan of splits, so that mappings of the divided step are
+tried, too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class SplitSearch:
-    """Its state lasts until it has ended, also where devices are lost meanwhile."""
+    """The choice of a plan of splits, and the search of the divided step. Its state lasts until that search has ended,
+    even if devices are lost meanwhile.
+    """
 
     def __init__(self, trials: Trials, settings: OnlineSettings, narrator: Narrator) -> None:
         self.trials, self.settings, self._narrator = trials, settings, narrator
@@ -28,11 +32,11 @@ class SplitSearch:
 
     @property
     def plan(self) -> int:
-        """The number of the plan that was chosen; WHOLE before, and where none is worth it."""
+        """The number of the chosen plan; WHOLE before the choice, and if no plan is worth it."""
         return WHOLE if self.search is None else self.search.plan
 
     def choose(self, topology: Topology) -> Steps[None]:
-        """Choose a plan in the background, once. One that does not fit the step is a line in the journal."""
+        """Choose a plan in the background, once. If the plan does not fit the step, the journal says so."""
         if self._is_judged:
             return
         self._narrator.now(phase_names.JUDGING_SPLITS)
@@ -54,16 +58,16 @@ class SplitSearch:
 
 
 class Chosen(NamedTuple):
-    """A plan of splits that the step has."""
+    """A plan of splits that was chosen."""
 
-    number: int  # among its plans
-    note: str | None  # what of it is otherwise than it was asked for, in words
+    number: int  # among the step's plans
+    note: str | None  # how the plan differs from what was asked for, in words
 
 
 def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> Chosen | str:
-    """The plan that was given, or the most promising one; why no ops are divided where none is worth a try.
+    """Return the plan that was given, or the most promising one; if no plan is worth a try, why no ops are divided.
 
-    Raises BadInputError where a plan that was given cannot be carried out.
+    Raises BadInputError if a plan that was given cannot be carried out.
     """
     import tensorflow as tf
 
@@ -94,5 +98,5 @@ def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> 
         return Chosen(live.divide(plan), kept_whole(plan) if settings.is_local else None)
     except (PlacerError, tf.errors.OpError):
         raise
-    except Exception as error:  # dividing is an offer: nobody asked for this plan
+    except Exception as error:  # dividing is optional: the user asked for no particular plan
         return f"no ops are divided, because dividing them failed ({type(error).__name__}: {gist(error)})."

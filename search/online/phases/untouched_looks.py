@@ -17,7 +17,7 @@ MOST = 4 * FIRST
 
 
 class UntouchedLooks:
-    """Looks that bring nothing are further and further apart."""
+    """Looks at the untouched step, which are further and further apart while they bring nothing."""
 
     def __init__(self, trials: Trials, settings: OnlineSettings) -> None:
         self.trials, self.settings = trials, settings
@@ -28,7 +28,7 @@ class UntouchedLooks:
         return step >= self._due_step and (self.trials.favourite is UNTOUCHED or self.trials.mode is UNTOUCHED)
 
     def later(self, step: int) -> None:
-        """The incumbent changed, or was looked past: wait until the next look."""
+        """Wait until the next look, because the incumbent changed or a look has ended."""
         self._due_step = step + self._wait
 
     def look(self) -> Steps[bool]:

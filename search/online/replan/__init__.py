@@ -1,5 +1,5 @@
-"""What to measure next.
+"""Plans what to measure next.
 
-`replanner` is the plan by all that was measured and by the `load`; `planner_server` runs it in a process of its own,
-`planner_client` talks to that, and `proposal` is what goes between them.
+`replanner` plans by all that was measured and by the `load`; `planner_server` runs it in a process of its own,
+`planner_client` talks to that process, and `proposal` has the values that go between them.
 """

@@ -14,7 +14,7 @@ from search.session.prediction import Prediction
 from surrogate.calibrate.calibration import Calibration, Predictor
 from surrogate.costs.cost_matrix import with_cost_matrix
 
-# Two factors this close are one load seen twice: probes of the same machine differ by as much.
+# Two factors that differ by less than this belong to the same load: probes of an unchanged machine differ as much.
 SAME = 1.08
 
 Factors = tuple[tuple[str, float], ...]
@@ -23,7 +23,7 @@ LinkFactors = tuple[tuple[str, str, float], ...]
 
 @dataclass(frozen=True)
 class Load:
-    """By what ops on a device, and transfers over a link, take longer than profiled; what is not named does not.
+    """The factors by which ops on devices, and transfers over links, take longer than profiled; 1 if not named.
 
     device: (name, factor). link: (source, destination, factor), one way.
     """
@@ -35,8 +35,9 @@ class Load:
     def of(
         cls, topology: Topology, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]
     ) -> Load:
-        """What differs from the profile by more than a probe errs. A link's factor holds both ways unless the way
-        back has its own. Raises BadInputError for an unknown device and for a factor that is none.
+        """Return the load with the factors that differ from 1 by more than probes err. A link's factor holds both ways,
+        unless the way back has its own. Raises BadInputError for an unknown device, and unless all factors are positive
+        and finite.
         """
         _check(topology, device_factor, link_factor)
         ways = {(dst, src): factor for (src, dst), factor in link_factor.items()} | dict(link_factor)
@@ -45,19 +46,19 @@ class Load:
         return cls(tuple(devices), tuple(links))
 
     def is_like(self, other: Load) -> bool:
-        """Whether each factor is the other's, as far as probes can tell."""
+        """Whether both loads have the same factors, as far as probes can tell."""
         mine, theirs = self._all(), other._all()
         return all(_close(mine.get(key, 1.0), theirs.get(key, 1.0)) for key in mine.keys() | theirs.keys())
 
     def topology(self, topology: Topology) -> Topology:
-        """The same devices, with links that take their factor longer."""
+        """Return the same devices, with links slowed by their factors."""
         index = topology.index
         ways = [way for way in self.link if way[0] in index and way[1] in index]
         slower = [_slower(topology.table[index[s]][index[d]], s, d, factor) for s, d, factor in ways]
         return replace(topology, links=(*topology.links, *(link for link in slower if link is not None)))
 
     def on(self, prediction: Prediction) -> Prediction:
-        """What `prediction` predicts, as calibrated by now, under this load; calibrated further from there."""
+        """Return `prediction`, as calibrated so far, under this load. Later calibrations start from there."""
         problem, predictor = prediction.problem, prediction.predictor
         factors = dict(self.device)
         factor = np.array([factors.get(name, 1.0) for name in prediction.topology.names])
@@ -74,7 +75,7 @@ class Load:
 
 
 def _slower(link: Link | None, src: str, dst: str, factor: float) -> Link | None:
-    """The link for this way alone; None where there is none."""
+    """Return the link slowed by `factor`, for this direction alone; None if there is no link."""
     return link and replace(link.slowed(factor, factor), src=src, dst=dst)
 
 

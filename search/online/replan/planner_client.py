@@ -21,7 +21,7 @@ from search.online.replan.proposal import OpDevices, PlanSettings, Proposal
 
 T = TypeVar("T")
 
-# One thread each for what libraries compute: a planner is in no hurry, and more threads would disturb more cores.
+# One thread for each library: a planner is in no hurry, and more threads would disturb more cores.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 GOODBYE_S = 5.0
 
@@ -29,8 +29,8 @@ GOODBYE_S = 5.0
 class Planner:
     """The methods of Replanner, each answered by a Future, in the order of the calls.
 
-    A Future holds a PlacerError where its call failed, or the process is gone; nothing here waits for the process, nor
-    raises for what happens in it. It ends with `close()` and when this process does.
+    A Future holds a PlacerError if its call failed or the process has ended. Only `close` waits for the process, and no
+    method raises for what happens in it. The process ends with `close()`, and when this process ends.
     """
 
     def __init__(self, graph: OpGraph, topology: Topology, settings: PlanSettings | None = None) -> None:
@@ -43,13 +43,13 @@ class Planner:
         self._gone = False
 
     def start(self) -> Future[None]:
-        """Start the process; done when the plan is made, and holds the PlacerError where it cannot be.
+        """Start the process. The Future is done when the plan is made; it holds a PlacerError if that fails.
 
         Raises PlacerError at a second start.
         """
         if self._process is not None or self._closed:
             raise PlacerError("a planner starts once; make another.")
-        self._said = os.fdopen(os.memfd_create("placer_said"), "w+b")  # a pipe would fill up unread
+        self._said = os.fdopen(os.memfd_create("placer_said"), "w+b")  # an unread pipe would fill up
         try:
             self._process = _started(self._said)
         except OSError as error:
@@ -62,7 +62,7 @@ class Planner:
         return self._call(BEGIN, *self._begin)
 
     def close(self) -> None:
-        """End the process, whatever it is at; calls without an answer fail. Harmless when called twice."""
+        """End the process, even in the middle of a call; calls without an answer fail. Harmless when called twice."""
         self._closed = True
         if self._process is not None and self._thread is not None:
             self._process.kill()
@@ -75,7 +75,7 @@ class Planner:
 
     @property
     def pid(self) -> int | None:
-        """The process, None before `start`."""
+        """The id of the process; None before `start`."""
         return None if self._process is None else self._process.pid
 
     def singles(self) -> Future[list[Proposal]]:
@@ -88,7 +88,7 @@ class Planner:
         return self._call("propose", count, seconds)
 
     def ended(self) -> Future[str | None]:
-        """Why the last `propose` gave fewer than it was asked for; None where it did not."""
+        """Ask why the last `propose` gave fewer mappings than it was asked for; None if it did not."""
         return self._call("ended")
 
     def predict(self, devices: OpDevices) -> Future[float]:
@@ -112,7 +112,7 @@ class Planner:
         return call.future
 
     def _serve(self) -> None:
-        """Pass calls on and answers back, one by one, until the planner is closed or its process gone."""
+        """Pass calls on and answers back, one by one, until the planner is closed or its process has ended."""
         assert self._process is not None
         while (call := self._calls.get()) is not None:
             if not call.future.set_running_or_notify_cancel():
@@ -122,13 +122,13 @@ class Planner:
             except (OSError, EOFError, pickle.UnpicklingError, ValueError):
                 call.fail(self._why_gone())
                 break
-            except Exception as error:  # what cannot be pickled is the caller's mistake: the process is well
+            except Exception as error:  # what cannot be pickled is the caller's mistake; the process goes on
                 call.fail(one_line(f"planning failed in {call.method}: {type(error).__name__}: {error}"))
-        self._gone = True  # before the last look, so that a call that comes after it looks itself
+        self._gone = True  # before waiting calls are refused, so that a call that comes later refuses itself
         self._refuse_waiting()
 
     def _refuse_waiting(self) -> None:
-        """Calls that nobody will answer any more."""
+        """Fail the calls that will not be answered any more."""
         while True:
             try:
                 call = self._calls.get_nowait()
@@ -146,7 +146,7 @@ class Planner:
         return f"the planner's process ended with code {code}{self._last_line()}; start another to search on."
 
     def _last_line(self) -> str:
-        """The end of what the process said on stderr."""
+        """Return the last line that the process wrote to stderr, in parentheses; "" if there is none."""
         if self._said is None or self._said.closed:
             return ""
         self._said.seek(0)
@@ -156,7 +156,7 @@ class Planner:
 
 
 class _Call:
-    """One call, and the promise of its answer."""
+    """One call, and the Future of its answer."""
 
     def __init__(self, method: str, arguments: tuple[Any, ...]) -> None:
         self.method, self.arguments = method, arguments
@@ -166,7 +166,7 @@ class _Call:
         self.future.set_exception(kind(line))
 
     def pass_on(self, process: subprocess.Popen[bytes]) -> None:
-        """Send it, wait, and take the answer. Raises OSError or EOFError where the process is gone."""
+        """Send the call, wait, and take the answer. Raises OSError or EOFError if the process has ended."""
         assert process.stdin is not None and process.stdout is not None
         sent = pickle.dumps((self.method, self.arguments), protocol=pickle.HIGHEST_PROTOCOL)
         process.stdin.write(sent)
@@ -180,7 +180,7 @@ class _Call:
 
 
 def _started(said: IO[bytes]) -> subprocess.Popen[bytes]:
-    """The process, which finds modules where this one does, and is not reached by Ctrl-C."""
+    """Start the process. It finds modules where this process does, and Ctrl-C does not reach it."""
     return subprocess.Popen(
         module_command("search.online.replan.planner_server"),
         stdin=subprocess.PIPE,
@@ -195,5 +195,5 @@ def _close(pipe: IO[bytes] | None) -> None:
     try:
         if pipe is not None:
             pipe.close()
-    except OSError:  # what was still to be written goes nowhere
+    except OSError:  # what was still to be written is lost
         pass

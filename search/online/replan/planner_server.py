@@ -1,8 +1,8 @@
-"""The process of a planner: answers calls to its plan, one after the other, until its parent is gone.
+"""The process of a planner: answers calls to its plan, one after the other, until its parent has ended.
 
 Run as `python -m search.online.replan.planner_server`; started by search/online/replan/planner_client.py. Calls come as
-pickles on stdin, (method, arguments), the first one to make the plan; answers go out as pickles on stdout, (whether it
-worked, value or line). It runs at a low priority, because the cores are the training's, and never imports TensorFlow.
+pickles on stdin, (method, arguments), of which the first makes the plan; answers go out as pickles on stdout, `Answer`.
+The process runs at a low priority, because the training needs the cores, and never imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from placer.devices.host.parent import when_parent_ends
 from placer.errors import PlacerError, one_line
 from search.online.replan.proposal import NoRoomError
 
-# At the lowest priority a plan took 53 s instead of 3 beside two busy workers, and all that time nothing better ran.
+# At the lowest priority a plan took 53 s instead of 3 beside two busy workers, and meanwhile no better mapping ran.
 NICENESS = 5
 BEGIN = "begin"
 
@@ -29,8 +29,8 @@ Answer = tuple[bool, Any]
 
 
 def main() -> None:
-    """Serve stdin until it closes, or the parent ends, whose other children may hold stdin open. What anybody prints
-    goes to stderr, because stdout carries the answers.
+    """Serve stdin until it closes or the parent ends; other children of the parent may hold stdin open after that.
+    Everything that is printed goes to stderr, because stdout carries the answers.
     """
     when_parent_ends(partial(os._exit, 0))
     os.nice(NICENESS)
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def serve(calls: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer every call of `calls` in order. When it ends so does the process, in the middle of a search too."""
+    """Answer every call of `calls` in order. When `calls` ends, the process ends, even in the middle of a search."""
     waiting: queue.SimpleQueue[Call] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(calls, waiting), daemon=True).start()
     server = CallServer()
@@ -59,7 +59,7 @@ class CallServer:
         self.broken = "no plan was begun."
 
     def answer(self, method: str, arguments: tuple[Any, ...]) -> Answer:
-        """What a method of the plan returns, or why it failed."""
+        """Return what a method of the plan returns, or why it failed."""
         try:
             if method == BEGIN:
                 self._begin(*arguments)
@@ -75,7 +75,7 @@ class CallServer:
 
     def _begin(self, *arguments: Any) -> None:
         from search.online.replan.replanner import (
-            Replanner,  # slow to import, and a failure of it has its line like any other
+            Replanner,  # slow to import; a failure is answered with one line like any other
         )
 
         self.plan = Replanner(*arguments)

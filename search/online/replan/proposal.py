@@ -12,7 +12,7 @@ from search.defaults import DEFAULT_SEARCHER
 
 OpDevices = tuple[int, ...]
 """The device of each op of the captured graph, by its index in the whole topology."""
-LEAST_PREDICTED = 0.03  # least predicted gain for a look at a mapping, where steps go on under another
+LEAST_PREDICTED = 0.03  # least predicted gain, a share of a step, for which a mapping is tried during a load
 
 
 class NoRoomError(PlacerError):
@@ -31,7 +31,7 @@ class PlanSettings:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether another searcher than the default was asked for: then all that it asks is measured, and no more."""
+        """Whether a searcher other than the default was chosen: then exactly what it asks is measured."""
         return self.searcher != DEFAULT_SEARCHER
 
 
@@ -44,9 +44,9 @@ class Proposal:
     predicted_s: float  # seconds of a step, by the calibration at that moment
     searcher: str  # that proposed it
     plan: int = WHOLE  # number of the plan of splits by which ops are divided
-    notes: tuple[str, ...] = ()  # what the searcher noted of its search when it asked this and the next ones
+    notes: tuple[str, ...] = ()  # what the searcher noted when it asked this mapping and the next ones
 
 
 def below(bar_s: float, proposals: Sequence[Proposal]) -> list[Proposal]:
-    """Those predicted to take less than `bar_s` a step."""
+    """Return the proposals that are predicted to take less than `bar_s` seconds a step."""
     return [proposal for proposal in proposals if proposal.predicted_s < bar_s]

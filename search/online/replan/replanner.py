@@ -1,4 +1,4 @@
-"""The plan of an online placement: what to measure next, by all that was measured, the load, and the devices left."""
+"""The plan of an online placement: what to measure next, by all that was measured, the load, and the devices in use."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from search.session.prediction import Prediction
 from search.session.refusals import Refusals
 from search.session.session import SearchSession
 
-RULES = ("heft", "expert")  # worth a measurement of their own, once, where predicted to be nearly as good
+RULES = ("heft", "expert")  # the mapping of each is worth a measurement if it is predicted to be nearly as good
 NEARLY = 1.1
-FAR = 1.3  # a mapping predicted so many times slower than the best costs the training more than it teaches
+FAR = 1.3  # a mapping predicted this many times slower than the best costs the training more than it teaches
 MOST_CALIBRATED = 24  # results that a calibration replays: the single devices, then the fastest
 AS_PROFILED = Load()
 
 
 class Replanner:
-    """Proposes mappings of one step while it trains, and learns what they came to.
+    """Proposes mappings of one step while it trains, and learns their results.
 
-    What was measured counts under the load that there was, and comes back with it. Under a load that is new, what is
-    predicted is what was predicted as profiled, times the factors of the load. Raises BadInputError for an unknown
-    searcher, and where the graph cannot be placed.
+    A result counts under the load at which it was measured, and counts again when that load comes back. Under a new
+    load, predictions take the costs known without load, multiplied by the factors of the load. Raises BadInputError for
+    an unknown searcher, and if the graph cannot be placed.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class Replanner:
         self._told: dict[Load, dict[OpDevices, Result]] = {AS_PROFILED: {}}
         self._views: dict[tuple[tuple[str, ...], Load], _View] = {}
         self._sessions: dict[tuple[tuple[str, ...], Load], SearchSession] = {}
-        self._failures: list[Failed] = []  # of memory, under whatever load
-        self._refused = Refusals()  # of what was asked last
+        self._failures: list[Failed] = []  # for lack of memory, under any load
+        self._refused = Refusals()  # of the last `propose`
         SearchSession(self.settings.searcher, self._view().problem)
 
     def singles(self) -> list[Proposal]:
-        """Every device in use with all that it can run, if it can hold that; the one predicted fastest first."""
+        """Return for each device in use a mapping of all that it can run, if that fits; predicted fastest first."""
         view = self._view()
         singles = (*view.problem.of_variables.singles(), *nearly_singles(view.problem))
         found = [self._proposal(view, placement, "single") for placement in singles]
@@ -66,7 +66,7 @@ class Replanner:
         return [self._ordered(view, p) for p in _best_first(fitting)]
 
     def tell(self, measured: Sequence[tuple[OpDevices, Result]]) -> None:
-        """What mappings, proposed or not, came to under the load of now. Of several results the last one counts.
+        """Learn the results of mappings, proposed or not, under the current load. Of several results the last counts.
 
         Raises BadInputError for a mapping of another graph.
         """
@@ -76,12 +76,12 @@ class Replanner:
         self._failures += [result for _, result in measured if isinstance(result, Failed) and result.device]
 
     def propose(self, count: int, seconds: float | None = None) -> list[Proposal]:
-        """Up to `count` mappings that were not told under this load, all different, best predicted first.
+        """Return up to `count` different mappings without a result under this load, best predicted first.
 
-        Fewer where the searcher has nothing left, and `ended` says so; the default searcher's are joined by those of
-        known rules, and left out where predicted to be far from the best. seconds: after which the search is content
-        with what it has. Raises PlacerError where nothing fits into the memory of the devices in use, and NoRoomError
-        where nothing that was asked does, as simulated, and nothing else ran.
+        If the searcher has nothing left, there are fewer, and `ended` says why. Mappings of the default searcher are
+        joined by those of known rules, and left out if they are predicted to be far from the best. seconds: time after
+        which the search returns what it has. Raises PlacerError if nothing fits into the memory of the devices in use,
+        and NoRoomError if nothing that was asked fits, as simulated, and nothing ran yet.
         """
         if count < 1:
             return []
@@ -100,12 +100,12 @@ class Replanner:
         return [self._ordered(view, proposal) for proposal in found]
 
     def _check_room(self, view: _View) -> None:
-        """Raises NoRoomError where nothing ran yet, and what was asked lacks memory."""
+        """Raise NoRoomError if nothing ran yet, and what was asked lacks memory."""
         if self._refused.nearest is not None and not any(isinstance(r, Measured) for _, r in self._measured(view)):
             raise NoRoomError(f"{self._refused.none_fits()}.")
 
     def predict(self, devices: OpDevices) -> float:
-        """Seconds of a step under the load of now; infinity where a device is not in use.
+        """Return the predicted seconds of a step under the current load; infinity if one of `devices` is not in use.
 
         Raises BadInputError for a mapping of another graph.
         """
@@ -114,10 +114,10 @@ class Replanner:
         return view.prediction.step_s_of(self._within(view, devices)) if view.has(devices) else math.inf
 
     def slowed(self, device_factor: Mapping[str, float], link_factor: Mapping[tuple[str, str], float]) -> None:
-        """The load changed: devices and links now take so many times as long as profiled, 1 for those left out.
+        """Set the load: the factors by which devices and links now take longer than profiled, 1 for those left out.
 
-        A load that was there before brings back what was measured under it. Raises BadInputError for an unknown
-        device or a factor that is none.
+        If the load was there before, what was measured under it counts again. Raises BadInputError for an unknown
+        device, and unless all factors are positive and finite.
         """
         load = Load.of(self.topology, device_factor, link_factor)
         self.load = next((known for known in self._told if known.is_like(load)), load)
@@ -128,9 +128,9 @@ class Replanner:
         self.ended = None
 
     def only(self, names: Sequence[str]) -> None:
-        """The devices in use from now on; what was measured on others counts again when they are.
+        """Set the devices in use. What was measured on other devices counts again when these are in use again.
 
-        Raises BadInputError for an unknown device, for none at all, and where the step cannot run on them alone.
+        Raises BadInputError for an unknown device, for no device, and if the step cannot run on these devices alone.
         """
         unknown = [name for name in names if name not in self.topology.index]
         if unknown or not names:
@@ -144,13 +144,13 @@ class Replanner:
             raise BadInputError(f"the step cannot run on {left} alone: {error}") from None
         self.ended = None
 
-    # What is predicted by.
+    # Predictions.
 
     def _view(self) -> _View:
         return self._viewed(self.names, self.load)
 
     def _viewed(self, names: tuple[str, ...], load: Load) -> _View:
-        """Calibrated by all that was measured under `load` on the devices called `names`."""
+        """Return the view of the devices `names` under `load`, calibrated by all that was measured there."""
         view = self._views.get((names, load)) or self._begun(names, load)
         measured = self._measured(view)
         if len(measured) != view.knows:
@@ -162,7 +162,9 @@ class Replanner:
         return view
 
     def _begun(self, names: tuple[str, ...], load: Load) -> _View:
-        """By what is known elsewhere: as profiled under a load, on all devices for some of them, else nothing."""
+        """Begin a view: under a load from the view without load, for some of the devices from the calibration of all,
+        otherwise from the profile.
+        """
         if load != AS_PROFILED:
             known = self._viewed(names, AS_PROFILED)
             return replace(known, load=load, prediction=load.on(known.prediction), knows=0)
@@ -195,10 +197,10 @@ class Replanner:
                 f"{listed(self.topology.names)}. Carry it over first."
             )
 
-    # What is proposed.
+    # Proposals.
 
     def _asked(self, view: _View, name: str, count: int, stop: Stop = never) -> tuple[list[Proposal], str | None]:
-        """Up to `count` proposals of the searcher `name`, and why there are no more."""
+        """Return up to `count` proposals of the searcher `name`, and why there are no more."""
         session = self._informed(view, name)
         session.searcher.stop = stop
         before, noted = session.refused.count, len(session.notes)
@@ -211,10 +213,10 @@ class Replanner:
         return proposals, session.ended if asked or not session.refusals else session.refusals
 
     def _informed(self, view: _View, name: str) -> SearchSession:
-        """The session of the view's devices and load, told everything that was measured.
+        """Return the session of the view's devices and load, told everything that was measured.
 
-        It is kept only where it was told real measurements and asks by the settings' searcher: not where predictions of
-        single devices stand in because nothing ran yet, nor where it asks by a rule.
+        Before anything ran, predictions of single devices stand in for results. The session is kept only if something
+        ran, and if `name` is the settings' searcher and not a rule.
         """
         problem, prediction = view.problem, view.prediction
         known = [(prediction.placement(devices), result) for devices, result in self._measured(view)]
@@ -235,9 +237,11 @@ class Replanner:
         return session
 
     def _with_rules(self, view: _View, searched: list[Proposal], count: int) -> list[Proposal]:
-        """`searched`, the last of them replaced by what known rules give where that is nearly as good.
+        """Return `searched`, its last proposals replaced by mappings of known rules and single devices that have no
+        result yet and are predicted to be nearly as good.
 
-        Half of all at most; but a single device that was not measured yet is never left out if predicted best.
+        These take at most half of `count`, or the places that `searched` leaves free. The best of these is never left
+        out if it is predicted to be better than all of `searched`.
         """
         best_s = min((p.predicted_s for p in searched), default=math.inf)
         known = self._told[view.load].keys() | {p.devices for p in searched}
@@ -249,7 +253,7 @@ class Replanner:
         return [*chosen, *searched[: count - len(chosen)]]
 
     def _worthwhile(self, view: _View, found: list[Proposal]) -> list[Proposal]:
-        """Without those that are far from the best of them, of what was measured and of the single devices."""
+        """Leave out proposals predicted to be far from the best of `found`, measured mappings and single devices."""
         known = [devices for devices, result in self._measured(view) if isinstance(result, Measured)]
         known += [view.prediction.op_devices(placement) for placement in view.problem.singles()]
         known_s = view.prediction.predictor.step_s(known).tolist() if known else []
@@ -260,7 +264,7 @@ class Replanner:
         return kept
 
     def _proposal(self, view: _View, placement: Placement, searcher: str) -> Proposal:
-        """Without its run order, which takes as long as many predictions."""
+        """Return a proposal without its run order, which takes as long as many predictions."""
         devices = view.prediction.op_devices(placement)
         return Proposal(view.whole(devices), (), view.prediction.step_s_of(devices), searcher, self.settings.plan)
 
@@ -270,7 +274,7 @@ class Replanner:
 
 @dataclass(frozen=True)
 class _View:
-    """What is predicted by on some of the devices, under one load.
+    """The prediction for some of the devices, under one load.
 
     devices: their indices in the whole topology. knows: how many results the prediction is calibrated by.
     """
@@ -293,7 +297,7 @@ class _View:
         return set(devices) <= set(self.devices)
 
     def whole(self, devices: OpDevices) -> OpDevices:
-        """A mapping of the view's devices by their indices in the whole topology."""
+        """Return a mapping on the view's devices with their indices in the whole topology."""
         return devices if self.is_whole else tuple([self.devices[d] for d in devices])
 
 
@@ -302,6 +306,6 @@ def _best_first(proposals: Sequence[Proposal]) -> list[Proposal]:
 
 
 def _telling(measured: Sequence[tuple[OpDevices, Result]]) -> list[tuple[OpDevices, Result]]:
-    """What a calibration replays of all that was measured."""
+    """Return those of the `measured` results that a calibration replays."""
     ran = [(len(set(devices)) > 1, r.step_s, devices) for devices, r in measured if isinstance(r, Measured)]
     return [(devices, Measured(step_s)) for _, step_s, devices in sorted(ran)[:MOST_CALIBRATED]]

@@ -1,1 +1,1 @@
-"""What is shown of a live step: `text` for terminals and notebooks, `step_record` for a report page."""
+"""Reports on a live step: `text` for terminals and notebooks, `step_record` for a report page."""

@@ -1,4 +1,4 @@
-"""What a report page shows of a live step."""
+"""The record of a live step, from which its report page is made."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from search.online.trials.tried import LiveTrial
 
 Mapped = Callable[[tuple[int, ...], int], Mapping]
-"""The mapping of the step's ops, by a plan of splits, on devices; `placer.train.live_step.LiveStep.mapping`."""
+"""Returns the mapping for a device per op and a plan of splits, as `placer.train.live_step.LiveStep.mapping`."""
 
 
 def later_page(step: AutoStep, mapped: Mapped) -> Callable[[], str]:
-    """What makes the page of this moment at any time later."""
+    """Return a function that makes the page of this moment at any later time."""
     record = later_record(step, mapped)
 
     def page() -> str:
-        from search.page.page import page_html  # with a library of a megabyte
+        from search.page.page import page_html  # loads a library of a megabyte
 
         return page_html(record())
 
@@ -40,8 +40,8 @@ def later_page(step: AutoStep, mapped: Mapped) -> Callable[[], str]:
 
 
 def later_record(step: AutoStep, mapped: Mapped) -> Callable[[], RunRecord]:
-    """What makes the record of a step as it is now at any time later: here is noted only what takes no time. Timelines
-    are predicted by costs as profiled; there are none without costs.
+    """Return a function that makes, at any later time, the record of the step as it is now. This call notes only what
+    takes no time. Timelines are predicted by costs as profiled; there are none without costs.
     """
     alone, mapping = _single(step, mapped), step.mapping
     noted = RunRecord(
@@ -57,7 +57,7 @@ def later_record(step: AutoStep, mapped: Mapped) -> Callable[[], RunRecord]:
 
 
 def _drawn(noted: RunRecord, alone: Mapping | None, mapping: Mapping | None) -> RunRecord:
-    """With the figures of the mapping that runs, and of the fastest single device."""
+    """Return `noted` with figures of the fastest single device (`alone`) and of the mapping that runs (`mapping`)."""
     before, after = _timeline(alone), _timeline(mapping)
     nodes, edges = ((), ()) if after is None else drawing_of_step(after, GROUPS)
     panels, loads = tuple(_panels(before, after)), _loads(before, after)
@@ -65,7 +65,7 @@ def _drawn(noted: RunRecord, alone: Mapping | None, mapping: Mapping | None) -> 
 
 
 def _baselines(step: AutoStep) -> Iterator[Baseline]:
-    """What runs now, the fastest single device, and the untouched step."""
+    """Yield the step times of what runs now, of the fastest single device, and of the untouched step."""
     is_placed, here_s, untouched_s = step.mapping is not None, step.step_s, step.untouched_s
     if is_placed and here_s is not None:
         yield Baseline("the mapping that runs now", here_s, is_delivered=True, note="measured in turn with others")
@@ -80,7 +80,7 @@ def _baselines(step: AutoStep) -> Iterator[Baseline]:
 
 
 def _rows(step: AutoStep) -> tuple[MeasuredRow, ...]:
-    """In the order in which their latest results came in."""
+    """Return a row for each trial, in the order in which their latest results came in."""
     trials = sorted(step.tried, key=lambda trial: trial.at_s or 0.0)
     return tuple(_row(order, trial, len(step.device_names)) for order, trial in enumerate(trials, start=1))
 
@@ -103,7 +103,7 @@ def _events(step: AutoStep) -> tuple[Event, ...]:
 
 
 def _single(step: AutoStep, mapped: Mapped) -> Mapping | None:
-    """The step on the fastest single device, whole; None where none was measured."""
+    """Return the mapping of the whole step on the fastest single device; None if no single device was measured."""
     alone = [
         (t.result.step_s, t.devices)
         for t in step.tried
@@ -114,7 +114,7 @@ def _single(step: AutoStep, mapped: Mapped) -> Mapping | None:
 
 
 def _timeline(mapping: Mapping | None) -> Timeline | None:
-    """As predicted; None where there is no mapping, and before the step is profiled."""
+    """Return the predicted timeline; None without a mapping, without costs, or if the step cannot run."""
     if mapping is None or not any(op.cost_s for op in mapping.graph.ops):
         return None
     timeline = Simulator(mapping.graph, mapping.topology).timeline(mapping.devices)

@@ -19,14 +19,14 @@ LINES = 12  # of the journal, the latest
 
 
 def as_text(step: AutoStep) -> str:
-    """Lines for a terminal."""
+    """Return the report as lines for a terminal."""
     return "\n".join(
         [f"{step.name}: {head(step)}", *(f"  {fact}" for fact in facts(step)), *_table(step), *_last(step)]
     )
 
 
 def as_html(step: AutoStep) -> str:
-    """The facts as lines, the mappings as a table."""
+    """Return the report as HTML: the facts as lines, the mappings as a table."""
     lines = "".join(f"<br>{escape(fact)}" for fact in facts(step))
     rows = "".join(
         f"<tr><td>{escape(_name(step, t))}</td><td>{escape(_time(t))}</td><td>{_predicted(t)}</td></tr>"
@@ -39,12 +39,12 @@ def as_html(step: AutoStep) -> str:
 
 
 def head(step: AutoStep) -> str:
-    """What goes on, and since when."""
+    """Return the current phase, and the number of steps so far."""
     return f"{step.phase} after {step.steps} steps"
 
 
 def facts(step: AutoStep) -> Iterator[str]:
-    """Where it runs, and how fast that is beside the alternatives, as far as they were measured."""
+    """Yield where the step runs, and how fast it is relative to the alternatives that were measured."""
     yield _runs(step)
     if step.splits is not None:
         yield step.splits
@@ -92,7 +92,7 @@ def _ranked(step: AutoStep) -> list[LiveTrial]:
 
 
 def _name(step: AutoStep, t: LiveTrial) -> str:
-    """Who proposed it; its device where there is only one, and whether it runs now."""
+    """Return who proposed the mapping of a trial, its device if there is only one, and whether it runs now."""
     alone = f" on {step.device_names[t.devices[0]]}" if len(set(t.devices)) == 1 else ""
     runs = step.mapping is not None and step.mapping.devices == t.devices and (step.splits is None) == (t.plan == WHOLE)
     now = " (runs now)" if runs else ""

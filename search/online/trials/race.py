@@ -1,4 +1,4 @@
-"""Racing the modes of a step: every step of a race is a real one of the training.
+"""Races between modes of a step: every step of a race is a real step of the training.
 
 sample: w . . .          w: not counted, because variables and caches move first
 race:   A w....  B w....  C w....  A w....  C w....        B was clearly slower
@@ -16,7 +16,7 @@ from placer.train.steps.modes import Mode
 from search.online.interfaces import Steps
 
 SIGMAS = 2.0
-CLEARLY = 0.06  # slower than the fastest, and the noise of few steps may still hide who is
+CLEARLY = 0.06  # share of a step; the noise of few steps may hide which mode is faster by less
 
 
 def sample(mode: Mode, repeats: int, hopeless_s: float = math.inf) -> Steps[list[float]]:
@@ -36,7 +36,7 @@ def measured(steps_s: Sequence[float], *wanted: int) -> Measured:
 
 
 def race(modes: Sequence[Mode], repeats: int, hopeless: float = math.inf) -> Steps[dict[Mode, list[float]]]:
-    """Seconds of `repeats` steps of each, in two turns, so that a drift of the machine favours none.
+    """Return the seconds of `repeats` steps of each mode. Two turns keep a drift of the machine from favouring a mode.
 
     After the first turn, those clearly slower than the fastest drop out; if only one is left, there is no second turn.
     hopeless: two steps in a row that take this many times as long as one of modes[0] end a turn.
@@ -62,7 +62,7 @@ def _hopeless_s(beside_s: Sequence[float], hopeless: float) -> float:
 
 
 def _near(took: Mapping[Mode, Sequence[float]]) -> list[Mode]:
-    """Those that are not clearly slower than the fastest."""
+    """Return the modes that are not clearly slower than the fastest."""
     results = {mode: summary(steps_s) for mode, steps_s in took.items()}
     best = min(results.values(), key=lambda result: result.step_s)
     return [mode for mode, result in results.items() if not is_faster(best, result, CLEARLY, SIGMAS)]

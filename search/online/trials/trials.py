@@ -24,11 +24,11 @@ from search.online.trials.tried import LiveTrial, Tried
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Mode)
-LEAST_S, MOST_TIMES = 0.02, 4  # short steps are counted so many times more, at most
+LEAST_S, MOST_TIMES = 0.02, 4  # of steps shorter than LEAST_S, a trial counts more, up to MOST_TIMES as many
 LATEST = 24  # steps of the incumbent that are remembered
-NEAR = 1.06  # a mode whose step takes up to this many times the one to beat may be as fast: a sample tells no more
-SINGLES = 2  # that stay built
-MOST_NEAR = 3  # that race the incumbent
+NEAR = 1.06  # a mode that takes up to this many times the step time to beat may be as fast: a sample tells no more
+SINGLES = 2  # single devices that stay built
+MOST_NEAR = 3  # modes that race the incumbent
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class TrialSettings:
     sigmas: float = 1.0  # standard deviations that a gain must exceed
 
     def at(self, step_s: float) -> TrialSettings:
-        """With more steps where they are short, because they are noisier and cost little."""
+        """Return these settings with more steps if steps are short, because short steps are noisier and cost little."""
         times = min(MOST_TIMES, max(1, math.floor(LEAST_S / step_s))) if step_s > 0 else 1
         return replace(self, repeats=self.repeats * times, sample_steps=self.sample_steps * times)
 
@@ -64,25 +64,26 @@ class Trials:
         beat_untouched: bool = True,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """report: called with each result, and whether it is the first of its mode. beat_untouched: whether the step
-        untouched is to be beaten even where this process is none of the devices.
+        """report: called with each result, and whether it is the first of its mode. beat_untouched: whether the
+        untouched step is to be beaten even if this process is not one of the devices.
         """
         self.live, self.say, self.beat_untouched = live, say, beat_untouched
         self.tried = Tried(report, clock)
         self.mode: Mode = UNTOUCHED
-        self.built: list[Placed] = []  # all that can run
+        self.built: list[Placed] = []  # all placed steps that can run
         self.favourite: Mode | None = None  # the best while no device is slow
         self.step_s: dict[Mode, float] = {}  # all comparable: at the pace of the first race, or since the load changed
         self.latest_s: deque[float] = deque(maxlen=LATEST)  # seconds of the incumbent's latest undisturbed steps
-        self.lost_s = 0.0  # seconds lost to building and to steps of others
-        self._freed_single_s: float | None = None  # of the fastest single device, when all was freed
+        self.lost_s = 0.0  # seconds lost to building and to steps of other modes
+        self._freed_single_s: float | None = None  # step time of the fastest single device, when all was freed
 
     # Steps of the incumbent.
 
     def meanwhile(self, future: Answer[T]) -> Steps[T]:
-        """Run the incumbent until `future` is done; the steps are not counted, but what they take longer is spent.
+        """Run the incumbent until `future` is done, and return its result. These steps do not count as measured; what
+        they take longer counts as lost.
 
-        Raises what the future holds.
+        Raises the error that `future` holds.
         """
         usual_s = median(self.latest_s) if self.latest_s else self.known_s(self.mode)
         while not future.done():
@@ -90,10 +91,10 @@ class Trials:
         return future.result()
 
     def background(self, work: Callable[[], T], begun: Answer[T] | None = None) -> Steps[T]:
-        """Run `work` on the other thread while the incumbent trains. Run it again where another step of the session
+        """Run `work` on the other thread while the incumbent trains. Run it again if another step of the session
         cancelled it by going on without a lost device.
 
-        begun: the answer of work that was begun before. Raises what the work raises.
+        begun: the answer of `work`, if it was begun before. Raises what `work` raises.
         """
         while True:
             try:
@@ -103,7 +104,7 @@ class Trials:
                 yield self.mode
 
     def run_undisturbed(self, steps: int) -> Steps[None]:
-        """Run the incumbent for that many undisturbed steps."""
+        """Run the incumbent for `steps` undisturbed steps."""
         for _ in range(steps):
             self.latest_s.append((yield self.mode))
 
@@ -118,7 +119,7 @@ class Trials:
         self.say("moved", f"to {self.describe(mode)}: {why}.", step_s=self.known_s(mode))
 
     def leave_untouched(self) -> None:
-        """Leave the untouched step where it is no candidate."""
+        """Move from the untouched step to the fastest mapping, if the untouched step does not compete."""
         best = self.fastest(self.built)
         if not isinstance(self.mode, Placed) and best is not None and not self.untouched_competes:
             self.move(best, (), f"the fastest on these devices, {ms(self.known_s(best), 1)} a step")
@@ -126,9 +127,11 @@ class Trials:
     # What is new.
 
     def enter(self, proposals: Iterable[Proposal], settings: TrialSettings) -> Steps[list[Placed]]:
-        """Build each that was not measured yet while the training goes on, try it out, and go on with the fastest.
+        """Build each proposal that was not measured yet while the training goes on, try it out, and go on with the
+        fastest mode. Returns what was built.
 
-        One after the other, because steps beside a build take longer and tell nothing. What cannot run is left out.
+        Proposals are built one after the other, because steps beside a build take longer and tell nothing. What cannot
+        run is left out.
         """
         entered = []
         for proposal in proposals:
@@ -157,8 +160,8 @@ class Trials:
             self.move(mode, took, _against(found, beside))
 
     def race(self, modes: Sequence[Mode], settings: TrialSettings, bars: int = 1) -> Steps[None]:
-        """Race them, and go on with the fastest. If it is not faster beyond doubt than the fastest of the first `bars`
-        modes, go on with that one.
+        """Race `modes`, and go on with the fastest of all if it is clearly faster than the fastest of the first `bars`
+        modes; otherwise go on with the fastest of the first `bars` modes.
         """
         if len(modes) < 2:
             return
@@ -190,7 +193,7 @@ class Trials:
     # What is known.
 
     def known_s(self, mode: Mode) -> float:
-        """Seconds of a step, comparable; infinite where unknown."""
+        """Return the comparable seconds of a step; infinite if unknown."""
         return self.step_s.get(mode, math.inf)
 
     def renew(self, steps_s: Sequence[float]) -> None:
@@ -201,57 +204,60 @@ class Trials:
             self._freed_single_s = None if self._freed_single_s is None else self._freed_single_s * ratio
 
     def only_incumbent(self) -> None:
-        """Forget what is known of others: the load changed for some devices."""
+        """Forget the step times of other modes, because the load changed for some devices."""
         self.step_s = {mode: step_s for mode, step_s in self.step_s.items() if mode is self.mode}
         self._freed_single_s = None
         self.latest_s.clear()
 
     def fastest(self, modes: Iterable[W]) -> W | None:
-        """Of those that were measured."""
+        """Return the fastest of those `modes` that were measured; None if none was."""
         return min((mode for mode in modes if mode in self.step_s), key=self.known_s, default=None)
 
     @property
     def singles(self) -> list[Placed]:
-        """What is built on one device each, with whole ops."""
+        """The built steps that run on one device each, with whole ops."""
         return [placed for placed in self.built if placed.plan == WHOLE and len(set(placed.devices)) == 1]
 
     @property
     def best_single(self) -> Placed | None:
-        """The fastest device that runs everything, as far as measured."""
+        """The fastest of `singles` that was measured; None if none was."""
         return self.fastest(self.singles)
 
     @property
     def best_single_s(self) -> float | None:
-        """Seconds of a step on it; None while unknown."""
+        """Seconds of a step on the fastest single device; None while unknown."""
         best = self.best_single
         return self._freed_single_s if best is None else self.step_s.get(best)
 
     @property
     def current(self) -> list[Placed]:
-        """What is built for the devices of now."""
+        """The steps that are built for the current devices."""
         return [placed for placed in self.built if self.live.is_current(placed)]
 
     @property
     def untouched_competes(self) -> bool:
-        """Whether the training may end with the untouched step; else that only runs until the step is placed."""
+        """Whether the training may end with the untouched step. If not, that only runs until the step is placed."""
         devices = self.live.session.devices
         return self.beat_untouched or (devices is not None and devices.has_local)
 
     @property
     def bar_s(self) -> float:
-        """Seconds of a step that is to be beaten: the incumbent's; if that may not stay, the fastest's of what may."""
+        """Seconds of the step that is to be beaten: the incumbent's, or the fastest mapping's if the incumbent is an
+        untouched step that does not compete.
+        """
         if isinstance(self.mode, Placed) or self.untouched_competes:
             return self.known_s(self.mode)
         return min((step_s for mode, step_s in self.step_s.items() if isinstance(mode, Placed)), default=math.inf)
 
     def predicted_s(self, mode: Placed) -> float:
-        """As predicted when it was proposed; infinite where it was not."""
+        """Return the seconds of a step as predicted when the mapping was proposed; infinite if it was not proposed."""
         found_s = self.tried.predicted_s(mode.plan, mode.devices)
         return math.inf if found_s is None else found_s
 
     def forget(self, count: int) -> None:
-        """Free what was built, but the incumbent, the favourite, the fastest single devices and the latest `count` by
-        the plan of splits of the incumbent, or of the fastest where that is the untouched step. Forget old trials.
+        """Free all built steps except the incumbent, the favourite, the fastest single devices and the latest `count`
+        of one plan of splits: the incumbent's, or the fastest mapping's if the incumbent is the untouched step. Forget
+        old trials.
         """
         singles = sorted(self.singles, key=self.known_s)[:SINGLES]
         best = self.mode if isinstance(self.mode, Placed) else self.fastest(self.built)
@@ -266,7 +272,7 @@ class Trials:
         self.live.release(self.built)
 
     def drop(self, failed: Placed) -> None:
-        """Forget a mode that failed; go on untouched where it was the incumbent."""
+        """Forget a mode that failed. If it was the incumbent, go on untouched."""
         self.built = [built for built in self.built if built is not failed]
         self.step_s.pop(failed, None)
         self.favourite = None if self.favourite is failed else self.favourite
@@ -274,7 +280,7 @@ class Trials:
             self.go_on_with(UNTOUCHED)
 
     def forget_all(self) -> None:
-        """A search begins from the start, from the untouched step."""
+        """Forget everything and go on untouched, because a search begins from the start."""
         self.free()
         self.step_s, self._freed_single_s = {}, None
         self.favourite, self.lost_s = None, 0.0
@@ -293,14 +299,14 @@ class Trials:
         self.live.release([])
 
     def start_anew(self, mode: Mode) -> None:
-        """Devices were joined anew: forget what was built but `mode`."""
+        """Forget all that was built except `mode`, because devices were joined again."""
         self.built = [mode] if isinstance(mode, Placed) else []
         self.step_s, self._freed_single_s = {}, None
         self.go_on_with(mode)
 
     def build_again(self, mode: Mode) -> Steps[None]:
-        """All workers were joined anew, and `mode` is the incumbent, built again. Build the others again while the
-        training goes on, and keep what is known of each. What cannot run is left out.
+        """After all workers were joined again: build the other modes again while the training goes on, and keep what is
+        known of each. What cannot run is left out. mode: the incumbent, which is already built again.
         """
         former, others = self.mode, [built for built in self.built if built is not self.mode]
         known_s, favourite = self.step_s, self.favourite
@@ -318,11 +324,11 @@ class Trials:
                 self.favourite = placed
 
     def name_of(self, single: Placed) -> str:
-        """The device that runs everything."""
+        """Return the name of the device on which everything runs."""
         return self.live.mapping(single.devices, single.plan).topology.names[single.devices[0]]
 
     def describe(self, mode: Mode) -> str:
-        """Whose mapping it is, and where its ops run."""
+        """Return in words who proposed the mapping of `mode`, and where its ops run."""
         if not isinstance(mode, Placed) or self.live.graph is None:
             return "the untouched step" if not isinstance(mode, Placed) else f"a mapping of {mode.name}"
         names = self.live.mapping(mode.devices, mode.plan).topology.names
@@ -334,12 +340,12 @@ class Trials:
     # Within.
 
     def _is_known(self, p: Proposal) -> bool:
-        """Whether that was measured, under the load of now."""
+        """Whether the proposal was measured under the current load."""
         current = (w for w in self.step_s if isinstance(w, Placed) and self.live.is_current(w))
         return any((w.plan, w.devices) == (p.plan, p.devices) for w in current)
 
     def _made(self, p: Proposal) -> Steps[Placed | None]:
-        """The mapping proposed, ready to run; None where it cannot, which is noted in the journal."""
+        """Return the proposed mapping, ready to run; None if it cannot run, which the journal then says."""
         self.tried.note(p)
         wanted = p.plan, p.devices, p.order
         known = next((b for b in self.current if (b.plan, b.devices, b.order) == wanted), None)
@@ -349,7 +355,7 @@ class Trials:
         built = yield from self.meanwhile(work)
         placed = built if isinstance(built, Failed) else self.live.settle(built)
         if isinstance(placed, Failed):
-            if placed.reason != "device":  # a device was lost meanwhile: that is not the mapping's fault
+            if placed.reason != "device":  # the loss of a device is not the mapping's fault
                 self.tried.tell(p.searcher, p.plan, p.devices, p.order, placed)
             self.say("error", f"a mapping of {p.searcher} cannot run and is left out: {placed.detail}")
             return None
@@ -357,7 +363,7 @@ class Trials:
         return placed
 
     def _beside(self, settings: TrialSettings) -> Measured:
-        """The latest steps of the incumbent."""
+        """Return a summary of the latest steps of the incumbent."""
         return summary(list(self.latest_s)[-max(settings.repeats, settings.sample_steps) :])
 
     def _note(self, results: dict[Mode, Measured], anchor: Mode, beside: Measured) -> None:
@@ -371,7 +377,9 @@ class Trials:
             self.tried.tell(mode.name, *built, scaled)
 
     def _count_lost(self, steps_s: Sequence[float], beside_s: float) -> None:
-        """Count what these steps took longer; the first step of a sample, not among them, is taken for the worst."""
+        """Count as lost what these steps took longer than `beside_s`. The first step of a sample, which is not among
+        them, is assumed to be as slow as the slowest.
+        """
         over_s = [max(0.0, s - beside_s) for s in steps_s]
         self.lost_s += sum(over_s) + (max(over_s) if over_s else 0.0)
 

@@ -1,4 +1,4 @@
-"""What was tried within a training: each mode that was measured, or why it could not be, and what was predicted."""
+"""Keeps what was tried within a training: each mode with its result, or why it has none, and its prediction."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from placer.result import Result
 from placer.train.steps.modes import WHOLE
 from search.online.replan.proposal import Proposal
 
-MOST_TRIED = 500  # that stay known after a search: with its run order, one takes up to 1 MB where a step has 10,000 ops
+MOST_TRIED = 500  # mappings kept after a search: with its run order, one of 10,000 ops takes up to 1 MB
 
 
 @dataclass(frozen=True)
 class LiveTrial:
-    """A mode that was measured within the training, or why it could not be."""
+    """A mode that was measured within the training, or that could not run."""
 
     name: str
-    devices: tuple[int, ...]  # of ops; none of the untouched step
+    devices: tuple[int, ...]  # device of each op; empty for the untouched step
     result: Result
     predicted_s: float | None
     plan: int = WHOLE  # number of the plan of splits by which ops are divided
@@ -39,15 +39,15 @@ class Tried:
 
     @property
     def mappings(self) -> int:
-        """How many were tried, the untouched step aside."""
+        """The number of mappings that were tried, without the untouched step."""
         return sum(1 for trial in self.trials if trial.devices)
 
     def note(self, proposal: Proposal) -> None:
-        """Keep what is predicted of a mapping that is about to be built."""
+        """Keep the prediction for a mapping that is about to be built."""
         self._predicted_s[proposal.plan, proposal.devices] = proposal.predicted_s
 
     def predicted_s(self, plan: int, devices: tuple[int, ...]) -> float | None:
-        """Seconds of a step, as predicted when it was proposed; None where it was not."""
+        """Return the seconds of a step as predicted when the mapping was proposed; None if it was not proposed."""
         return self._predicted_s.get((plan, devices))
 
     def tell(self, name: str, plan: int, devices: tuple[int, ...], order: tuple[str, ...], result: Result) -> None:
@@ -63,8 +63,8 @@ class Tried:
         self._report(trial, known is None)
 
     def forget_old(self, keep: Collection[tuple[int, tuple[int, ...]]], most: int = MOST_TRIED) -> None:
-        """Forget the mappings that were tried first, so that a training that adapts for days holds `most`. keep: plan
-        and devices of those that stay.
+        """Forget the oldest mappings beyond `most`, so that a training that adapts for days does not fill memory. keep:
+        plan and devices of the mappings that stay in any case.
         """
         mappings = [trial for trial in self.trials if trial.devices]
         for trial in mappings[: max(0, len(mappings) - most)]:
@@ -74,6 +74,6 @@ class Tried:
         self._predicted_s = {key: found for key, found in self._predicted_s.items() if key in known}
 
     def clear(self) -> None:
-        """A search begins from the start."""
+        """Forget everything, because a search begins from the start."""
         self.trials.clear()
         self._predicted_s.clear()

@@ -1,4 +1,4 @@
-"""What the code of a Python function reads and writes by name, found in its bytecode without running it."""
+"""Finds what the code of a Python function reads and writes by name, in its bytecode and without running it."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ HAS_SPEC = 0x04  # flag of FORMAT_VALUE
 
 @lru_cache(maxsize=4096)
 def reads_of(code: CodeType) -> Reads:
-    """What a function's code reads and writes, with the functions defined in it."""
+    """The reads and writes of a function's code, and of the functions defined in it."""
     found = Reads()
     _Reading(code, {}, found).run()
     return found
 
 
 def is_for_super(code: CodeType) -> bool:
-    """Whether a method has its class only for `super()`: it reads nothing of the class, calls and passes it nowhere."""
+    """Whether a method uses its class only for `super()`: it does not read, call or pass on the class."""
     reads, own = reads_of(code), Path("free", "__class__")
     given = (path for call in reads.calls for paths in (call.callee, *call.arguments) for path in paths)
     return not any((path.root, path.name) == own[:2] and path.attributes for path in reads.paths) and own not in given
 
 
 class _Reading(Frame):
-    """Notes what each instruction does with names."""
+    """A walk that notes what each instruction does with names."""
 
     def __init__(self, code: CodeType, outer: Mapping[str, Paths], found: Reads) -> None:
         super().__init__(code, outer, found)
         self.keywords: tuple[str, ...] = ()  # of the call that comes next
-        self.taken: Paths = frozenset({FRESH})  # what the call that comes next gives
-        self.namings = 0  # functions of NAMING that were loaded, and are not called yet
+        self.taken: Paths = frozenset({FRESH})  # the result of the call that comes next
+        self.namings = 0  # number of functions of NAMING that were loaded, and are not called yet
         self.once = {name for name, number in Counter(stored_by(code)).items() if number == 1}
 
     def run(self) -> None:
@@ -99,7 +99,7 @@ class _Reading(Frame):
         self._other(instruction)
 
     def _pop_lasting(self) -> Paths:
-        """What is on top, as far as the code did not make it."""
+        """Pop what is on top; return its paths without those to objects that the code made."""
         return frozenset(path for path in self._pop() if path.root not in ("fresh", *TEXT_ROOTS))
 
     # Calls, and names that are made at run time.
@@ -138,7 +138,7 @@ class _Reading(Frame):
         self._other(instruction)
 
     def _convert_value(self, instruction: dis.Instruction) -> None:
-        """As of `!r`: what becomes text next is still the object."""
+        """Do nothing for `!r` and the like: the object itself is still what becomes text next."""
 
     def _format_simple(self, instruction: dis.Instruction) -> None:
         self.found.texts.append(self._top(1))
@@ -175,7 +175,7 @@ class _Reading(Frame):
         self.stack[-1], self.taken = self.taken, frozenset({FRESH})
 
     def _called(self, count: int) -> None:
-        """A call of what is below its `count` arguments on the stack, where there is a null or a `self`, too."""
+        """Note a call: the callee, with a null or a `self` beside it, is below its `count` arguments on the stack."""
         arguments = tuple(self._top(count - i) for i in range(count))
         callee = (self._top(count + 1) | self._top(count + 2)) - {FRESH, UNKNOWN}
         self.found.calls.append(Call(callee, arguments, self.keywords))
@@ -186,7 +186,7 @@ class _Reading(Frame):
         if called & TEXT_MAKERS:
             self.found.texts += arguments
         elif not called & KINDS_ASKED and any(last_name(path) in TEXT_MAKERS for paths in arguments for path in paths):
-            self.found.texts.append(frozenset({UNKNOWN}))  # what it is passed to may call it
+            self.found.texts.append(frozenset({UNKNOWN}))  # the callee may call its argument
         for name in called:
             if Path("global", "type") in callee and len(arguments) == 1:
                 self.taken = frozenset(path.then("__class__") for path in arguments[0])
@@ -198,9 +198,9 @@ class _Reading(Frame):
 
     def _names(self, arguments: Sequence[Paths], at: int) -> None:
         named = arguments[at] if at < len(arguments) else frozenset({UNKNOWN})
-        # What `__getattr__` is asked for, other code names.
+        # The name that a `__getattr__` is given is named by other code.
         count = self.code.co_argcount
-        own = Path("argument", "".join(self.code.co_varnames[count - 1 : count]))  # of a class's, or of a module's
+        own = Path("argument", "".join(self.code.co_varnames[count - 1 : count]))  # the last, in a class or a module
         if named == {own} and self.code.co_name == "__getattr__":
             return
         of = arguments[0] if at else frozenset({UNKNOWN})
@@ -213,7 +213,7 @@ class _Reading(Frame):
         self.found.asked.append(Asked(of, begins))
 
     def _loaded(self, name: str, owner: Paths) -> None:
-        """A name or an attribute of an owner."""
+        """Note what a name, or an attribute of `owner`, tells when code loads it."""
         self.found.reflects |= name in REFLECTION
         self.found.equates |= name in EQUATING
         self.namings += name in NAMING
@@ -254,7 +254,7 @@ class _Reading(Frame):
         self._other(instruction)
 
     def _import_name(self, instruction: dis.Instruction) -> None:
-        """Gives `a` for `import a.b`, else the module that is named, with a dot in front for each level."""
+        """Push `a` for `import a.b`, else the module that is named, with a dot in front for each level."""
         self._pop()
         self._pop()
         (level, wanted), name = self.latest, instruction.argval

@@ -14,15 +14,15 @@ PUSHES_NOTHING = ("STORE", "DELETE", "POP", "RETURN", "RAISE", "LIST_", "SET_", 
 TWO = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 GOES_ON = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "EXTENDED_ARG", "CACHE", "PUSH_NULL")
 LEAVES = ("RETURN", "RAISE", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD")
-CHAIN = ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME")  # where a path begins that leads to one object alone
+CHAIN = ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME")  # begin a path that leads to exactly one object
 VARARGS, VARKEYWORDS = 0x04, 0x08  # flags of a code object
 
 
 class Frame:
-    """One walk through code: its stack, its local names, and what the code is found to read.
+    """One walk through code: its stack, its local names, and the reads that were found.
 
-    What an instruction does is said by the method of its name (`_store_attr`), in a subclass where it is more than to
-    move values; by its effect on the stack where there is none.
+    Each instruction is handled by the method with its name (`_store_attr`), which is in a subclass if it does more than
+    move values. An instruction without a method is handled by its effect on the stack.
     """
 
     def __init__(self, code: CodeType, outer: Mapping[str, Paths], found: Reads) -> None:
@@ -35,11 +35,11 @@ class Frame:
         self.at_target: dict[int, list[Paths]] = {}
         self.latest: list[Any] = [None, None]  # the arguments of the latest two instructions
         self.before = ""  # the name of the instruction before
-        self.is_sole = False  # whether the paths on top are of one object, whichever way the code went
+        self.is_sole = False  # whether the paths on top lead to one object, whichever way the code went
 
     def walk(self) -> None:
-        """Take all instructions, in their order."""
-        left = False  # whether the instruction before goes elsewhere
+        """Go through all instructions in order."""
+        left = False  # whether the instruction before never continues here
         for instruction in dis.get_instructions(self.code):
             self.is_sole &= instruction.offset not in self.at_target
             if instruction.offset in self.at_target:
@@ -88,14 +88,16 @@ class Frame:
         return paths
 
     def _taken(self) -> Paths:
-        """What is on top, which goes nowhere else."""
+        """Pop what is on top, without noting it as passed on."""
         return self.stack.pop() if self.stack else frozenset({UNKNOWN})
 
     def _top(self, depth: int) -> Paths:
         return self.stack[-depth] if 0 < depth <= len(self.stack) else frozenset({UNKNOWN})
 
     def _push(self, paths: Paths, instruction: dis.Instruction, popped: int = 0) -> None:
-        """Push paths, and below them what else the instruction pushes."""
+        """Push paths, once for each value that the instruction pushes, and note them as read. popped: the number of
+        values that were popped for the instruction.
+        """
         effect = dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
         self.stack += [paths] * (effect + popped)
         self.found.paths.update(path for path in paths if path.root not in NOWHERE)
@@ -103,7 +105,7 @@ class Frame:
     # Instructions that only move values.
 
     def _extended_arg(self, instruction: dis.Instruction) -> None:
-        """A part of the next instruction."""
+        """Do nothing: this is a part of the next instruction."""
 
     def _load_fast(self, instruction: dis.Instruction) -> None:
         names = instruction.argval if instruction.opname in TWO else (instruction.argval,)

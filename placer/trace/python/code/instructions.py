@@ -1,4 +1,4 @@
-"""What the instructions of a code object show of its names, one by one and without a stack."""
+"""Finds what the instructions of a code object show of its names, one by one and without a stack."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-TAKES_LABELS = ("CALL_KW", "BUILD_CONST_KEY_MAP")  # which take a tuple of names from the stack
+TAKES_LABELS = ("CALL_KW", "BUILD_CONST_KEY_MAP")  # take a tuple of names from the stack
 
 
 def codes_within(code: CodeType) -> Iterator[CodeType]:
-    """A function's code, and that of what is defined in it."""
+    """A function's code, and the code of the functions and classes defined in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -19,7 +19,7 @@ def codes_within(code: CodeType) -> Iterator[CodeType]:
 
 
 def labels_of(code: CodeType) -> frozenset[tuple[str, ...]]:
-    """The tuples of names that code has for keyword arguments and for keys of dicts, and for nothing else."""
+    """The tuples of names that code uses only for keyword arguments and for keys of dicts."""
     labels: set[Any] = set()
     others: set[Any] = set()
     waiting: list[Any] = []  # a tuple that was loaded, until the instruction shows what takes it
@@ -36,7 +36,7 @@ def labels_of(code: CodeType) -> frozenset[tuple[str, ...]]:
 
 
 def stored_by(code: CodeType, stores: tuple[str, ...] = ("STORE_FAST", "STORE_DEREF")) -> Iterator[str]:
-    """The local names that code stores, once for each place where it does; functions defined in it may, too."""
+    """The local names that code stores, once for each place where it or a function defined in it stores them."""
     for instruction in dis.get_instructions(code):
         if instruction.opname.startswith(stores):
             names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)

@@ -1,4 +1,4 @@
-"""Paths by which code gets at an object: from a name, through attributes and items."""
+"""Paths by which code reaches an object: from a name, through attributes and items."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ ITEM = "[]"  # stands for any item of a container among the attributes of a path
 
 
 class Path(NamedTuple):
-    """How code gets at an object: from a name, through attributes."""
+    """A path by which code reaches an object: from a name, through attributes."""
 
-    root: str  # "global", "free" (of the enclosing function), "argument", "import", "fresh", "unknown", or a string's:
-    # "constant", whose text the name is, or "begins", which begins with the name. What is fresh has the name of the
-    # parameter that it may have been taken out of, or that of CONSTANT.
+    root: str  # "global", "free" (of the enclosing function), "argument", "import", "fresh" (made by the code),
+    # "unknown", or, for a string, "constant" (the name is its text) or "begins" (its text begins with the name). The
+    # name of a fresh object is that of the parameter out of which it may have been taken, or that of CONSTANT.
     name: str = ""
     attributes: tuple[str, ...] = ()
 
     def then(self, attribute: str) -> Path:
         """The path to an attribute of this object."""
-        if self.root in NOWHERE:  # then a call's name is all that is known
+        if self.root in NOWHERE:  # then only the latest attribute's name is known
             parameter = "" if self.root in TEXT_ROOTS else self.name
             return Path("unknown" if self.root == "unknown" else "fresh", parameter, (attribute,))
         return self._replace(attributes=(*self.attributes, attribute))
@@ -31,15 +31,15 @@ FRESH, UNKNOWN = Path("fresh"), Path("unknown")
 CONSTANT = Path("fresh", "=")  # None, a number and the like
 TEXT_ROOTS = ("constant", "begins")
 NOWHERE = ("fresh", "unknown", *TEXT_ROOTS)
-GIVEN = ("argument", "fresh", "unknown")  # roots of what may be an argument of the step
-GIVES_ITEM = ("get", "pop")  # methods of containers
-UNSEEN = "?"  # stands for the name of the parameter where it is not known
+GIVEN = ("argument", "fresh", "unknown")  # roots of objects that may be an argument of the step
+GIVES_ITEM = ("get", "pop")  # methods of containers that return an item
+UNSEEN = "?"  # stands for the name of a parameter that is not known
 NO_PARAMETER = frozenset({"", CONSTANT.name})
 Paths = frozenset[Path]
 
 
 def last_name(path: Path) -> str:
-    """The name of what a path leads to."""
+    """The last name of a path; "" if it has no attribute, and does not begin at a global or an import."""
     return path.attributes[-1] if path.attributes else path.name if path.root in ("global", "import") else ""
 
 
@@ -49,24 +49,26 @@ def is_constant(path: Path) -> bool:
 
 
 def is_text(path: Path) -> bool:
-    """Whether a path leads to a string of which code shows how it begins."""
+    """Whether a path leads to a string whose beginning the code shows."""
     return path.root in TEXT_ROOTS
 
 
 def beginning(left: Paths, ends: str = "") -> Paths:
-    """What is known of a string that begins with one of these; `ends`: where what is known of it ends."""
+    """The paths of a string that begins with one of the strings `left`. ends: the text at which the known part of such
+    a beginning ends; "" if all of it is known.
+    """
     texts = {path.name if path.root in TEXT_ROOTS else "" for path in left}
     return frozenset(Path("begins", text.partition(ends)[0] if ends else text) for text in texts)
 
 
 def taken_from(paths: Paths) -> Paths:
-    """What a call that gives on what it is given takes out of one of these."""
+    """The paths of the result of a call that returns one of its arguments `paths`, or something out of one."""
     names = {UNSEEN if path.root == "unknown" else path.name for path in paths if path.root in GIVEN}
     return frozenset(Path("fresh", name) for name in names - NO_PARAMETER) or frozenset({FRESH})
 
 
 def held_by(callee: Paths) -> Paths:
-    """What a method of a container gives of what that holds: an item, or the container as the view of its values."""
+    """The paths of the result of a container's method `callee`: an item, or the container itself for `values`."""
     found = set()
     for path in callee:
         if path.attributes and path.attributes[-1] in (*GIVES_ITEM, "values"):

@@ -1,4 +1,4 @@
-"""What AutoGraph makes otherwise of a function's source than Python makes of its code."""
+"""Finds where AutoGraph, which reads a function's source, would do something else than Python, which runs its code."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ KEEPS = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.List, ast.Tuple, ast.Set,
 KEEPING = frozenset({"append", "insert", "extend", "add", "setdefault", "update", "partial"})
 LAZY = frozenset({"map", "filter"})
 TAKES_ALL = frozenset({"list", "tuple", "set", "dict", "sum", "sorted", "any", "all", "min", "max", "add_n", "extend"})
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # whose targets are their own
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # their targets are local to them
 
 
 def misread(function: FunctionType | MethodType) -> str | None:
-    """What AutoGraph would not make of a function's source as Python runs its code, in words that follow "it"; None
-    where nothing is known.
-    """
+    """Why AutoGraph would misread a function's source, in words that follow "it"; None if no reason was found."""
     code = function.__code__
     if _is_imported_as_it_is(function) and is_edited(code) and not tf_internals.autograph.is_converted(code):
         return (
@@ -54,8 +52,8 @@ def _is_imported_as_it_is(function: Any) -> bool:
 
 
 def is_edited(code: CodeType) -> bool:
-    """Whether the file of a function, which AutoGraph reads when it converts it, has another text since the program
-    began.
+    """Whether the text of a function's file has changed since the program began. AutoGraph reads the file when it
+    converts the function.
     """
     try:
         found = Path(code.co_filename).stat()
@@ -68,7 +66,7 @@ def is_edited(code: CodeType) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _codes_in(path: str, _time_ns: int, _size: int) -> frozenset[CodeType]:
-    """What the functions in a file are compiled to; none where it cannot be compiled."""
+    """The code objects to which a file is compiled; empty if it cannot be compiled."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -79,14 +77,14 @@ def _codes_in(path: str, _time_ns: int, _size: int) -> frozenset[CodeType]:
 
 @functools.cache
 def _began_s() -> float:
-    """When this process began, in seconds since the epoch."""
+    """The time at which this process began, in seconds since the epoch."""
     return float(psutil.Process().create_time())
 
 
 @functools.lru_cache(maxsize=4096)
 def late_name(code: CodeType) -> str | None:
-    """A name that a lambda reads later than it is made, and that a branch or loop sets meanwhile; None where there is
-    none. AutoGraph takes a lambda for used where it stands, and makes such a name the branch's own.
+    """A name that a lambda reads some time after it was made, and that a branch or loop sets meanwhile; None if there
+    is none. AutoGraph assumes that a lambda is used where it stands, and makes such a name local to the branch.
     """
     shared = {name for inner in codes_within(code) if inner.co_name == LAMBDA for name in inner.co_freevars}
     if not shared:
@@ -134,8 +132,8 @@ def _name_of(call: ast.Call) -> Any:
 
 
 def _outlives(found: ast.Lambda, loop: Any, parents: dict[int, Any], scope: ast.AST) -> bool:
-    """Whether a lambda that is made in a loop may be called after it: not where only its name holds it, which is read
-    in the loop alone.
+    """Whether a lambda that is made in a loop may be called after the loop. It may not if only names hold it that are
+    read only in the loop.
     """
     parent = parents[id(found)]
     if not isinstance(parent, (ast.Assign, ast.NamedExpr)):
@@ -161,7 +159,7 @@ def _stored(block: ast.AST) -> set[str]:
 
 
 def _within(scope: ast.AST) -> Iterator[Any]:
-    """All nodes of a scope, without those of functions that are defined in it; those of lambdas count."""
+    """All nodes of a scope, without those of functions and classes defined in it, but with those of lambdas."""
     left = [scope]
     while left:
         node = left.pop()

@@ -15,15 +15,15 @@ from placer.trace.python.impure import is_known_compiled
 from placer.trace.python.kinds import EMPTY, is_library, own_dict
 
 CACHED = type(functools.lru_cache(maxsize=None)(len))
-TENDING = frozenset({"cache_clear", "cache_info"})  # what a cached function has that changes the cache, or tells of it
+TENDING = frozenset({"cache_clear", "cache_info"})  # attributes that change the cache, or tell of it
 VARYING = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 HIDDEN = "whose results functools.lru_cache keeps out of sight, those of a trace, too"
 WHAT_TO_DO = "call it outside of the step and pass the result, or decorate the step with @tf.function"
 
 
 def is_users_cache(found: Any) -> bool:
-    """Whether a cached function is none that a library has made for itself, which stands there under its name. The user
-    may have wrapped a library's function, too.
+    """Whether a cached function is the user's. A library's own cached function is in the library under its name. The
+    user may also have put a cache around a library's function, which then is not in the library.
     """
     held = own_dict(found) or {}
     module = str(held.get("__module__") or "")
@@ -36,10 +36,10 @@ def is_users_cache(found: Any) -> bool:
 
 
 def why_hidden(found: Any, names: Collection[str]) -> str | None:
-    """Why what a cached function returns cannot be compared, in words; None where its one result is there.
+    """Why the results of a cached function cannot be compared, in words; None if its only result is in the cache.
 
-    Only a function without arguments has one: any other is called for more by a trace, perhaps, which would leave
-    tensors of its own in the cache. names: of attributes that the step's code reads.
+    Only a function without arguments has just one result. A trace may call any other function with new arguments, and
+    would leave its own tensors in the cache. names: the names of attributes that the step's code reads.
     """
     function = (own_dict(found) or {}).get("__wrapped__")
     if not isinstance(function, types.FunctionType) or _takes_arguments(function) or TENDING & set(names):
@@ -52,10 +52,11 @@ def why_hidden(found: Any, names: Collection[str]) -> str | None:
 
 
 def kept_result(found: Any) -> Any:
-    """What a cached function without arguments returned, without a call that the cache would count; EMPTY for nothing.
+    """The cached result of a function without arguments, found without a call that the cache would count; EMPTY if
+    there is none.
 
-    CPython's garbage collector is shown the cache, as a dict by the calls' arguments, and where its size is limited,
-    each call's arguments with the result behind them.
+    A cached function shows its contents to CPython's garbage collector: a dict of results by the calls' arguments and,
+    if the size of the cache is limited, the arguments of each call, followed by the call's result.
     """
     held = gc.get_referents(found)
     for arguments, result in pairwise(held):

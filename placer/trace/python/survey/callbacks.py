@@ -1,4 +1,4 @@
-"""Keras's callbacks, whose methods save, stop, print and count: what code of a step may call of them."""
+"""Finds the methods of Keras's callbacks, which save, stop, print and count, that code of a step may call."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from placer.trace.python.kinds import CALLBACKS, EMPTY, has_base, is_library
 
 
 def called_of_callback(callbacks: Sequence[tuple[str, Any]], entered: Iterable[Entered]) -> str | None:
-    """The first method of Keras's callbacks that code may call, in words ("callbacks.on_epoch_end"); None where there
-    is none. callbacks: with the names under which code reaches them.
+    """The first method of Keras's callbacks that code may call, in words ("callbacks.on_epoch_end"); None if there is
+    none. callbacks: (name under which code reaches it, callback) of each.
     """
     if not callbacks:
         return None
-    own = [one for one in entered if not _is_method_of_keras(one.owner, one.function.__name__)]  # those Keras calls
+    own = [one for one in entered if not _is_method_of_keras(one.owner, one.function.__name__)]  # Keras calls the rest
     names = {name for one in own for name in reads_of(one.function.__code__).owners}
     for label, callback in callbacks:
         for name in methods_of_keras(type(callback)):
@@ -29,12 +29,14 @@ def called_of_callback(callbacks: Sequence[tuple[str, Any]], entered: Iterable[E
 
 
 def calls_callback(called: str) -> str:
-    """Why a step is left alone that may call a method of a callback, in words."""
+    """Why a step that may call a method of a callback is left alone, in words."""
     return f"it calls `{called}` of a Keras callback, which a traced step would do only once; call it after the step"
 
 
 def methods_of_keras(kind: type) -> list[str]:
-    """The public methods that Keras gives to callbacks of a class; what changes a list of them is seen there."""
+    """The public methods that Keras gives to callbacks of a class, without methods such as `append`, which `impure`
+    finds.
+    """
     found = {
         name
         for base in kind.__mro__ if has_base(base, CALLBACKS) and is_library(base.__module__) == "keras"
@@ -48,7 +50,7 @@ def _is_method_of_keras(owner: Any, name: str) -> bool:
 
 
 def _asks(entered: Entered, name: str) -> bool:
-    """Whether code may ask a callback for this name, which it makes at run time."""
+    """Whether code may read `name` of a callback by a name that is made at run time."""
     found = (
         reached(path, entered)
         for asked in reads_of(entered.function.__code__).asked if not asked.is_own and name.startswith(asked.begins)

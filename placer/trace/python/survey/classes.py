@@ -30,21 +30,22 @@ from placer.trace.python.survey.walk import Role, Walk
 from placer.trace.signature import Same
 
 SPECIAL = (FunctionType, property, staticmethod, classmethod, functools.partialmethod, CACHED)
-"""What a method of a class may be that Python itself calls."""
+"""The types of special methods that Python itself calls."""
 NOT_IN_STEPS = frozenset({"evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"})
 COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
-GENERATING = frozenset({"__dataclass_fields__", "__attrs_attrs__"})  # attributes of classes that they write methods for
+GENERATING = frozenset({"__dataclass_fields__", "__attrs_attrs__"})  # of classes with generated methods
 
 
 def visit_class(walk: Walk, kind: type, label: str) -> None:
-    """A class that code reaches, and of which it may make objects."""
+    """Visit a class that code reaches, and of which it may make objects."""
     class_code(walk, kind, None, MAKERS)
     _visit_metaclass(walk, kind, is_called=True)
 
 
 def class_code(walk: Walk, kind: type, owner: Any, more: Collection[str] = (), but: Collection[str] = ()) -> None:
-    """Note what may be called or is read of a class and its bases, those of libraries left out. owner: an object of the
-    class. more, but: names of what is noted in any case, or left out.
+    """Note the methods that may be called, and the attributes that are read, of a class and its bases. A base from a
+    library counts only with the functions that the program put there. owner: an object of the class. more: names that
+    are noted in any case. but: names that are left out.
     """
     if owner is not None:
         _enter_methods(walk, kind, owner, but)
@@ -64,7 +65,7 @@ def class_code(walk: Walk, kind: type, owner: Any, more: Collection[str] = (), b
         if owner is not None:
             walk.members.update((id(base), name) for name in names)
         walk.guard.named(held, names)
-        if any(isinstance(held[name], classmethod) for name in names):  # which may call the class
+        if any(isinstance(held[name], classmethod) for name in names):  # it may call the class
             walk.child(kind.__name__, kind, by_name=True)
         for name in names:
             found = _of_the_user(held[name]) if name in TEXTS else held[name]
@@ -72,8 +73,9 @@ def class_code(walk: Walk, kind: type, owner: Any, more: Collection[str] = (), b
 
 
 def _visit_put_there(walk: Walk, base: type, owner: Any, more: Collection[str]) -> None:
-    """The functions that a program has put into a library's class, as `keras.layers.Dense.call`. Those that it puts
-    there later are not seen: a check of all that such a class holds would cost more than the step's call.
+    """Visit the functions that a program has put into a library's class, such as `keras.layers.Dense.call`. Functions
+    that it puts there later are not seen, because a check of all that such a class holds would cost more than the
+    step's call.
     """
     held = vars(base)
     names = [name for name in held if name in more or name not in NO_CODE | NOT_CALLED | NOT_IN_STEPS]
@@ -85,14 +87,14 @@ def _visit_put_there(walk: Walk, base: type, owner: Any, more: Collection[str]) 
 
 
 def _is_the_users(method: Any) -> bool:
-    """Whether what is held as a method is a function of the user's."""
+    """Whether a method, or the getter of a property, is a function of the user's."""
     method = getattr(method, "__func__", getattr(method, "fget", method))
     return type(method) is FunctionType and not is_of_library(method)
 
 
 def _enter_methods(walk: Walk, kind: type, owner: Any, but: Collection[str]) -> None:
-    """Note the methods that were visited before once more, as those of another object, where that has attributes of
-    other types. What wrapt has decorated is noted once.
+    """Note again the methods that were visited before, as methods of `owner`, if its attributes have other types than
+    those of the objects before. Methods that wrapt has decorated are noted only once.
     """
     held = dict(own_dict(owner) or {})
     held |= {name: in_slot(vars(base).get(name), owner) for base in kind.__mro__ for name in slots_of(base)}
@@ -116,9 +118,8 @@ def _role(walk: Walk, base: type, name: str, owner: Any) -> Role:
 
 
 def _visit_metaclass(walk: Walk, kind: type, is_called: bool) -> None:
-    """What a class's own class decides of it: properties, and what a call of it does, where code reaches the class
-    itself and so may call it. It may be the class of others, too, so that no class is named as the one whose methods
-    its functions are.
+    """Visit the metaclass of a class: its properties, and its `__call__` if code reaches the class itself and so may
+    call it. Other classes may have the same metaclass, so its functions are not noted as methods of this class.
     """
     meta = type(kind)
     is_called = is_called or "__class__" in walk.names
@@ -152,5 +153,7 @@ def _is_generated(base: type, method: Any) -> bool:
 
 
 def _of_the_user(method: Any) -> Any:
-    """What a library has put another function around: a dataclass's `__repr__`, which looks whether it runs already."""
+    """The method without the function that a library has put around it. A dataclass's `__repr__` has one, which checks
+    whether it is already running.
+    """
     return unwrapped(method) if is_made_by_library(method) else method

@@ -13,7 +13,7 @@ from placer.trace.signature import Same
 
 
 def visit_dict(walk: Walk, found: Any, label: str) -> None:
-    """Its keys and values, in their order."""
+    """Visit the keys and values of a dict or another mapping, in their order."""
     keys, values, items = _views(found)
     walk.guard.whole(keys)
     walk.guard.whole(values)
@@ -24,7 +24,7 @@ def visit_dict(walk: Walk, found: Any, label: str) -> None:
 
 
 def _views(found: Any) -> tuple[Any, Any, Any]:
-    """Its keys, values and items, which follow what a dict holds: those of a class of the user's may not."""
+    """The keys, values and items that a dict really holds; methods of a class of the user's may return others."""
     kind: Any = next((one for one in (OrderedDict, dict) if issubclass(type(found), one)), None)
     if kind is None:  # a mapping that wraps a dict
         return found.keys(), found.values(), found.items()
@@ -32,7 +32,7 @@ def _views(found: Any) -> tuple[Any, Any, Any]:
 
 
 def visit_list(walk: Walk, found: Any, label: str) -> None:
-    """Its items; those of a deque, too."""
+    """Visit the items of a list or a deque."""
     stored = tf_internals.containers.stored_list(found)
     if stored is None:
         walk.guard.whole(found)
@@ -44,7 +44,7 @@ def visit_list(walk: Walk, found: Any, label: str) -> None:
 
 
 def visit_tuple(walk: Walk, found: Any, label: str) -> None:
-    """Its items, which stay the same; of a named one its methods, too."""
+    """Visit the items of a tuple, which stay the same, and the methods of a named tuple."""
     _visit_items(walk, found, label)
     visit_rest(walk, found, tuple, label)
 
@@ -56,7 +56,7 @@ def _visit_items(walk: Walk, found: Any, label: str) -> None:
 
 
 def visit_set(walk: Walk, found: Any, label: str) -> None:
-    """Its items, which have no order; a frozenset's stay the same."""
+    """Visit the items of a set, which have no order; those of a frozenset stay the same."""
     saved = frozenset(found)
     if all(map(is_plain, saved)):
         walk.tokens.append((label, frozenset(map(plain_key, saved))))
@@ -71,14 +71,14 @@ def visit_set(walk: Walk, found: Any, label: str) -> None:
 
 
 def visit_bytes(walk: Walk, found: Any, label: str) -> None:
-    """Of a bytearray or an array.array."""
+    """Visit the bytes of a bytearray or an array.array."""
     saved = bytes(found)
     walk.tokens.append((label, saved))
     walk.guard.check(lambda: bytes(found) == saved)
 
 
 def visit_message(walk: Walk, found: Any, label: str) -> None:
-    """All fields of a protobuf message. Raises UnguardableError for a large one."""
+    """Visit all fields of a protobuf message. Raises UnguardableError for a large one."""
     saved = found.SerializePartialToString(deterministic=True)
     if len(saved) > MOST_ARRAY_BYTES:
         raise UnguardableError(f"it reads `{label}`, a {type(found).__name__} too large to compare before each call")

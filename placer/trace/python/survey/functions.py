@@ -33,11 +33,11 @@ from placer.wrapped import Wrapped
 
 MOST_FUNCTIONS = 2_000
 OF_TRACES = frozenset({"cast", "convert_to_tensor", "is_tensor", "while_loop"})
-"""Functions of TensorFlow's in the place of which a trace puts others for a while, for all threads."""
+"""Functions of TensorFlow that a trace replaces for a while, for all threads."""
 
 
 def visit_function(walk: Walk, function: FunctionType, label: str, role: Role = FREE) -> None:
-    """A function's code, and the globals, free variables, default arguments and imports that it reads."""
+    """Visit a function's code, and the globals, free variables, default arguments and imports that it reads."""
     if is_of_library(function):
         walk.tokens.append((label, Same(function)))
         return
@@ -66,7 +66,7 @@ def visit_function(walk: Walk, function: FunctionType, label: str, role: Role = 
 
 
 def visit_method(walk: Walk, method: Any, label: str) -> None:
-    """A bound method, of Python's or C's: its code, and its object."""
+    """Visit a bound method, in Python or in C: its code, and its object."""
     function, owner = getattr(method, "__func__", None), method.__self__
     if is_compiled_elsewhere(method):
         raise UnguardableError(f"it reads `{label}`, a compiled function, which Placer cannot look through")
@@ -83,7 +83,7 @@ def visit_method(walk: Walk, method: Any, label: str) -> None:
 
 
 def visit_partial(walk: Walk, partial: Any, label: str) -> None:
-    """The function of a functools.partial or partialmethod, and what it is given."""
+    """Visit the function of a functools.partial or partialmethod, and the arguments that it is given."""
     sought = sought_by_partial(partial)
     if sought is not None:
         walk.unshown.add(sought)
@@ -96,7 +96,7 @@ def visit_partial(walk: Walk, partial: Any, label: str) -> None:
 
 
 def visit_getter(walk: Walk, getter: Any, label: str) -> None:
-    """An operator.attrgetter or methodcaller, which may have been made where no code of the step's shows it."""
+    """Visit an operator.attrgetter or methodcaller, which code other than the step's may have made."""
     sought, given = parts_of_getter(getter)
     walk.unshown.add(sought)
     for i, value in enumerate(given):
@@ -104,7 +104,9 @@ def visit_getter(walk: Walk, getter: Any, label: str) -> None:
 
 
 def visit_cache(walk: Walk, cached: Any, label: str) -> None:
-    """A function under functools.lru_cache: what it has returned."""
+    """Visit the result that a function under functools.lru_cache has returned. Raises UnguardableError if the cache
+    hides its results.
+    """
     why = why_hidden(cached, walk.names)
     if why is not None:
         raise UnguardableError(f"it calls `{label}`, {why}")
@@ -114,7 +116,7 @@ def visit_cache(walk: Walk, cached: Any, label: str) -> None:
 
 
 def visit_property(walk: Walk, found: Any, label: str) -> None:
-    """The function that gives a property's value, and where code writes what has its name, those that set it."""
+    """Visit the getter of a property, and its setter and deleter if code writes an attribute of its name."""
     walk.child(label, found.fget)
     if label.rpartition(".")[2] in walk.sought.sets:
         walk.child(f"{label}'s setter", found.fset)
@@ -123,13 +125,13 @@ def visit_property(walk: Walk, found: Any, label: str) -> None:
 
 
 def visit_wrapped(walk: Walk, found: Any, label: str) -> None:
-    """The function of a staticmethod or a classmethod."""
+    """Visit the function of a staticmethod or a classmethod."""
     walk.child(label, found.__func__)
     visit_rest(walk, found, staticmethod, label)
 
 
 def visit_cached(walk: Walk, found: Any, label: str) -> None:
-    """The function of a functools.cached_property, and those of a singledispatchmethod."""
+    """Visit the function of a functools.cached_property, or the functions of a singledispatchmethod."""
     walk.child(label, getattr(found, "func", None))
     if isinstance(found, functools.singledispatchmethod):
         walk.child(f"{label}.registry", found.dispatcher.registry)
@@ -137,7 +139,9 @@ def visit_cached(walk: Walk, found: Any, label: str) -> None:
 
 
 def visit_stand_in(walk: Walk, found: Wrapped, label: str) -> None:
-    """A step that Placer has wrapped: a trace calls the user's function, whose public attributes it has."""
+    """Visit the user's function of a step that Placer has wrapped. A trace calls this function, and the wrapped step
+    has its public attributes.
+    """
     walk.stand_ins.append((label.rpartition(".")[2], found))
     walk.child(label, found.__wrapped__)
 
@@ -154,7 +158,7 @@ def _visit_globals(walk: Walk, function: FunctionType, label: str) -> None:
 
 
 def _visit_imports(walk: Walk, function: FunctionType) -> None:
-    """The modules that a function imports while it runs."""
+    """Visit the modules that a function imports while it runs."""
     paths = reads_of(function.__code__).paths
     for name in sorted({imported(path, function) for path in paths if path.root == "import"}):
         walk.child(name, sys.modules.get(name), by_name=True)
@@ -162,7 +166,7 @@ def _visit_imports(walk: Walk, function: FunctionType) -> None:
 
 
 def _visit_libraries(walk: Walk, entered: Entered) -> None:
-    """What code reads by name of libraries' modules, in the place of which a program may put something else."""
+    """Visit what code reads by name from modules of libraries, where a program may put something else."""
     found: dict[int, tuple[ModuleType, str, list[str]]] = {}
     for path in sorted(reads_of(entered.function.__code__).paths):
         owner, label = reached(path._replace(attributes=()), entered), path.name
@@ -177,7 +181,7 @@ def _visit_libraries(walk: Walk, entered: Entered) -> None:
 
 
 def _visit_classes(walk: Walk, entered: Entered) -> None:
-    """The classes of objects that code makes another of (`type(self)(rate)`)."""
+    """Visit the classes that code takes from an object to make another object (`type(self)(rate)`)."""
     made = {path for call in reads_of(entered.function.__code__).calls for path in call.callee}
     for path in sorted(path for path in made if path.attributes[-1:] == ("__class__",)):
         kind = reached(path, entered)
@@ -186,7 +190,7 @@ def _visit_classes(walk: Walk, entered: Entered) -> None:
 
 
 def _note(walk: Walk, module: ModuleType, names: Iterable[str], label: str) -> None:
-    """What a library's module holds under these names. Only what is no library's is looked into."""
+    """Note what a library's module holds under these names. Only values that are not a library's are looked into."""
     held = vars(module)
     names = [name for name in names if (id(module), name) not in walk.members and not _is_lazy(held[name])]
     walk.members.update((id(module), name) for name in names)
@@ -199,12 +203,12 @@ def _note(walk: Walk, module: ModuleType, names: Iterable[str], label: str) -> N
 
 
 def _is_lazy(value: Any) -> bool:
-    """Whether a value is a module that puts another in its place once it is used."""
+    """Whether a value is a module that replaces itself by another module once it is used."""
     return issubclass(type(value), ModuleType) and type(value) is not ModuleType
 
 
 def _is_of_program(value: Any) -> bool:
-    """Whether what a library's module holds is the program's own, or a container that it may change."""
+    """Whether a value in a library's module is the program's own, or a container that the program may change."""
     if isinstance(value, (FunctionType, MethodType)):
         return is_users_own(value)
     if type(value) in (list, dict, set):
@@ -218,7 +222,7 @@ def _guard_module(walk: Walk, name: str) -> None:
 
 
 def _visit_base(walk: Walk, kind: Any, label: str) -> None:
-    """A class that a method names only by `super()`: its objects are not made there."""
+    """Visit a class that a method names only by `super()`, and of which the method therefore makes no objects."""
     walk.tokens.append((label, Same(kind)))
     if isinstance(kind, type):
         walk.later(lambda walk, kind, _: class_code(walk, kind, None), kind, label)

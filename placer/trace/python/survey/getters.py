@@ -1,4 +1,4 @@
-"""Functions that read any attribute by a name that they are given, where other code than the step's names it."""
+"""Functions that read an attribute by a name that they are given, which code other than the step's may choose."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ GETTERS = (operator.attrgetter, operator.methodcaller)
 
 
 def is_renamed(function: Any, label: str) -> bool:
-    """Whether code reaches one of these functions under another name than its own, by which its calls are found."""
+    """Whether code reaches one of READERS under a name other than its own. Its calls are found only by its own name."""
     own = READERS.get(id(function))
     return own is not None and own != label.rpartition(".")[2]
 
 
 def parts_of_getter(getter: Any) -> tuple[Sought, tuple[Any, ...]]:
-    """What an attrgetter or a methodcaller reads, and what it hands to the method."""
+    """(what an attrgetter or a methodcaller reads, the arguments that it passes to the method)."""
     made, given = getter.__reduce__()
-    if isinstance(made, functools.partial):  # as a methodcaller with keywords tells
+    if isinstance(made, functools.partial):  # of a methodcaller with keywords
         return _named(made.args[0]), (*given, *made.keywords.values())
     names = given if made is operator.attrgetter else given[:1]
     return _named(*names), given[len(names) :]
 
 
 def sought_by_partial(found: Any) -> Sought | None:
-    """What a partial of one of these functions reads, where it was given the name; None for any other."""
+    """What a partial of one of READERS reads, if it was given the name; None for any other partial."""
     at = NAMING.get(READERS.get(id(found.func), "")) if isinstance(found, functools.partial) else None
     name = found.args[at] if at is not None and at < len(found.args) else None
     return _named(name) if isinstance(name, str) else None

@@ -13,7 +13,7 @@ from placer.trace.python.survey.walk import Walk
 
 
 def visit_module(walk: Walk, module: ModuleType, label: str) -> None:
-    """What code names of a module, and what its `__getattr__` and the properties of its class give."""
+    """Visit what code names of a module, and what its `__getattr__` and the properties of its class return."""
     if is_library(module.__name__):
         return
     held = vars(module)
@@ -30,8 +30,8 @@ def visit_module(walk: Walk, module: ModuleType, label: str) -> None:
 
 
 def _visit_made(walk: Walk, module: ModuleType, lacked: frozenset[str | None], label: str) -> None:
-    """What a module's own `__getattr__` gives under names that the module does not hold. What it finds in the modules
-    that it imports no code shows, and is compared, if it does nothing else.
+    """Visit what a module's own `__getattr__` returns for names that the module does not hold. No code shows what it
+    finds in the modules that it imports, so these values are compared, if it does nothing else.
     """
     make, held = vars(module)["__getattr__"], vars(module)
     names = [name for name in lacked if name is not None]
@@ -47,6 +47,6 @@ def _visit_made(walk: Walk, module: ModuleType, lacked: frozenset[str | None], l
 
 
 def _still_has(module: ModuleType, name: str, value: object) -> bool:
-    """Whether a module's `__getattr__` gives under a name what it gave."""
+    """Whether a module's `__getattr__` still returns `value` for a name."""
     now = getattr(module, name, EMPTY)
     return now is value or (is_plain(now) and is_plain(value) and plain_key(now) == plain_key(value))

@@ -39,7 +39,7 @@ from placer.trace.python.survey.walk import UnguardableError, Walk
 
 
 def visit_object(walk: Walk, value: Any, label: str) -> None:
-    """What an object has in its dict and its slots, and the code of its class."""
+    """Visit what an object has in its dict and its slots, and the code of its class."""
     held, kind = own_dict(value), type(value)
     if is_user_class(kind):
         walk.guard.class_of(value)
@@ -52,7 +52,7 @@ def visit_object(walk: Walk, value: Any, label: str) -> None:
             walk.guard.names(held)
         names = _attributes(walk, value, held)
         walk.entries(held, names, f"{label}.")
-        if issubclass(kind, tf.Module) and is_user_class(kind):  # which looks for variables under any name
+        if issubclass(kind, tf.Module) and is_user_class(kind):  # it looks for variables under any name
             counts = [name for name in held if name not in names and is_plain(held[name])]
             walk.guard.check(lambda: all(is_plain(held.get(name)) for name in counts))
         if has_base(type(value), FUNCTIONAL):
@@ -70,22 +70,24 @@ def visit_object(walk: Walk, value: Any, label: str) -> None:
 
 
 def visit_rest(walk: Walk, found: Any, plain: type, label: str) -> None:
-    """Of an object of a class of the user's that inherits from `plain`, one of Python's own, what it is beside that."""
+    """Visit `found` as an object, too, if its class is the user's and inherits from `plain`, a class of Python's."""
     if type(found) is not plain and is_user_class(type(found)):
         visit_object(walk, found, label)
 
 
 def visit_whole_object(walk: Walk, value: Any, label: str) -> None:
-    """Of an object of NumPy's, a polynomial say, all, because NumPy's code reads it."""
+    """Visit all attributes of an object of NumPy's (a polynomial, say), because NumPy's code reads them."""
     held = own_dict(value) or {}
     walk.guard.size(held)
     walk.entries(held, held, f"{label}.")
 
 
 def visit_named(walk: Walk, value: Any, label: str) -> None:
-    """Of an object of TensorFlow's, what the user's code reads by name and cannot be TensorFlow's own: plain values,
-    public tensors and arrays, and all that a bare tf.Module holds; and what of the user's own it holds under any name,
-    which TensorFlow calls: the function of a tf.custom_gradient, a rate that is a function, a checkpoint's model.
+    """Visit what the user may have put into an object of TensorFlow's.
+
+    First, attributes that the user's code reads by name: plain values, public tensors and arrays, and everything that a
+    bare tf.Module holds. Second, values of the user's own under any name, because TensorFlow calls them: the function
+    of a tf.custom_gradient, a rate that is a function, a checkpoint's model.
     """
     held = own_dict(value)
     if held is None:
@@ -98,7 +100,7 @@ def visit_named(walk: Walk, value: Any, label: str) -> None:
         if name in walk.names and (is_bare or is_plain(held[name]) or is_public_tensor(name, held[name]))
     )  # fmt: skip
     is_placers = is_library(type(value).__module__) in PLACER
-    has_rates = isinstance(value, tf.compat.v1.train.Optimizer)  # whose rates are plain, in private attributes
+    has_rates = isinstance(value, tf.compat.v1.train.Optimizer)  # rates are plain, in private attributes
     theirs = (
         name for name in held
         if not is_placers and (is_users_own(held[name]) or (has_rates and is_plain(held[name])))
@@ -107,7 +109,7 @@ def visit_named(walk: Walk, value: Any, label: str) -> None:
 
 
 def visit_function_of_tensorflow(walk: Walk, function: Any, label: str) -> None:
-    """What the user has put on a tf.function, whose own Python state is frozen in any program."""
+    """Visit what the user has put on a tf.function, whose own Python state is frozen in any program."""
     held = own_dict(function) or {}
     names = {name for name in walk.names if not name.startswith("_")}
     walk.entries(held, sorted(names & held.keys()), f"{label}.")
@@ -116,7 +118,9 @@ def visit_function_of_tensorflow(walk: Walk, function: Any, label: str) -> None:
 
 
 def visit_variable(walk: Walk, variable: Any, label: str, settings: Iterable[str] = VARIABLE_SETTINGS) -> None:
-    """What decides how a variable is trained, and what the user has put on it, or on a tensor; not its value."""
+    """Visit the settings that decide how a variable is trained, and what the user has put on it, or on a tensor. Its
+    value is not compared.
+    """
     found = own_dict(variable)
     held = {} if found is None else found  # a tensor's own dict, which is empty until something is put on it
     own = (name for name in held if not name.startswith("_") and walk.is_read(name))
@@ -125,19 +129,19 @@ def visit_variable(walk: Walk, variable: Any, label: str, settings: Iterable[str
 
 
 def visit_keras_variable(walk: Walk, variable: Any, label: str) -> None:
-    """As `visit_variable`, of Keras's own."""
+    """Visit a variable of Keras's as `visit_variable` does, with Keras's settings."""
     visit_variable(walk, variable, label, KERAS_VARIABLE_SETTINGS)
 
 
 def visit_weak(walk: Walk, reference: weakref.ReferenceType[Any], label: str) -> None:
-    """Noted, to be looked at once it is known what is held otherwise."""
+    """Note a weak reference, whose object is visited once all other objects are known."""
     walk.weak.append((label, reference))
     visit_rest(walk, reference, weakref.ReferenceType, label)
 
 
 def visit_referred(walk: Walk, reference: weakref.ReferenceType[Any], label: str) -> None:
-    """What a weak reference leads to, and whether it is gone. Raises UnguardableError where only this survey would hold
-    it, because the program would never see it go.
+    """Visit the object of a weak reference, and have the guard check whether it is still alive. Raises UnguardableError
+    if the survey would be the only one to hold the object, because the program would then never see it die.
     """
     held = reference()
     if held is not None and not walk.is_known(held):
@@ -148,16 +152,18 @@ def visit_referred(walk: Walk, reference: weakref.ReferenceType[Any], label: str
 
 
 def _visit_operations(walk: Walk, operations: Iterable[Any], label: str) -> None:
-    """Those of the user's own classes in a functional model; its layers are among its attributes, too."""
+    """Visit the operations of the user's own classes in a functional model. Layers are left out, because they are among
+    the model's attributes, too.
+    """
     for operation in operations:
         if is_user_class(type(operation)) and not has_base(type(operation), LAYERS):
             walk.child(f"{label}.{type(operation).__name__}", operation)
 
 
 def _may_matter(walk: Walk, kind: type, name: str, value: Any) -> bool:
-    """Whether an attribute of an object that inherits from a library's class may change what the step does: not a count
-    of the program's, or a list of its losses, which only code outside of the step reads. Keras itself notes elsewhere
-    what is added to a list and is to be trained.
+    """Whether an attribute of an object that inherits from a library's class may change what the step does. A count of
+    the program's, or a list of its losses, which only code outside of the step reads, may not. If something that is to
+    be trained is added to a list, Keras itself notes this elsewhere.
     """
     if name in walk.names:
         return True
@@ -166,20 +172,20 @@ def _may_matter(walk: Walk, kind: type, name: str, value: Any) -> bool:
 
 
 def _holds_plain(value: Any) -> bool:
-    """Whether a value is a list, a tuple or a dict of plain values and of others like it."""
+    """Whether a value is plain, or a list, a tuple or a dict that holds only such values."""
     if issubclass(type(value), dict):  # a proxy's `__class__` is that of another object
         return all(is_plain(key) and _holds_plain(one) for key, one in dict.items(value))
     return is_plain(value) or (issubclass(type(value), (list, tuple)) and all(map(_holds_plain, value)))
 
 
 def _attributes(walk: Walk, value: Any, held: Mapping[str, Any]) -> list[str]:
-    """The attributes that matter: all of those that a library may read, else those that the code names.
+    """The attributes that matter: all attributes that a library may read, or else those that the code names.
 
-    Keras calls a callback of the user's outside of steps, and what it keeps as `_model` is read as `model`.
+    Keras calls a callback of the user's outside of steps. Code reads as `model` what a callback keeps as `_model`.
     """
     if has_base(type(value), CALLBACKS):
         return [name for name in held if walk.is_read(name) or walk.is_read(name.lstrip("_"))]
-    if has_base(type(value), COMPILED_METRICS):  # the rest Keras makes of these
+    if has_base(type(value), COMPILED_METRICS):  # Keras makes the others of these
         return [name for name in GIVEN_METRICS if name in held]
     if holds_unnamed(type(value)) or walk.sought.shows_all(type(value)):
         return list(held)

@@ -11,8 +11,8 @@ from placer.wrapped import Wrapped
 
 
 def own_attribute_read(stand_ins: Sequence[tuple[str, Wrapped]], codes: Iterable[CodeType]) -> str | None:
-    """What one of `codes` reads of a wrapped step that is no attribute of the user's function, such as the count of its
-    steps ("train.steps"); None where none does. stand_ins: by the name under which code reaches them.
+    """An attribute that one of `codes` reads of a wrapped step and that is not the user's function's, such as the count
+    of its steps ("train.steps"); None if there is none. stand_ins: (name under which code reaches it, step) of each.
     """
     paths = {path for code in codes for path in reads_of(code).paths} if stand_ins else ()
     pairs = {pair for path in paths for pair in pairwise((path.name, *path.attributes))}

@@ -1,4 +1,4 @@
-"""Everything in Python's state that a step may read, found from its code and values, as tokens to compare."""
+"""Finds everything in Python's state that a step may read, from its code and values, as tokens to compare."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ VISITS: tuple[tuple[Any, Visit], ...] = (
     ((set, frozenset), visit_set),
     ((bytearray, array.array), visit_bytes),
 )
-"""By the class of what they look into."""
+"""The visits, by the classes of the values that they look into."""
 WITH_ROLE: tuple[tuple[Any, Callable[..., None]], ...] = (
     (types.FunctionType, visit_function),
     (tuple(PROXIES), visit_proxy),
 )
-"""Those that need to know how code calls what they look into."""
+"""The visits that need to know how code calls the value that they look into."""
 DRAWING = (io.IOBase, logging.Logger, random.Random, np.random.Generator, np.random.RandomState)
 
 
@@ -122,7 +122,7 @@ class Survey(Walk):
     def __init__(self, step: Any, sought: Sought, subjects: Subjects = ()) -> None:
         """subjects: objects among the arguments of a call.
 
-        Raises UnguardableError.
+        Raises UnguardableError if the step reads something that cannot be compared, or does something only once.
         """
         super().__init__(step, sought)
         self.subjects = subjects
@@ -145,26 +145,26 @@ class Survey(Walk):
 
     @property
     def found(self) -> Sought:
-        """What the code that was found reads, and what was sought before."""
+        """What the code that the walk found seeks, joined with what was sought before."""
         return self.sought.joined([*map(sought_by, self.entered), *self.unshown])
 
     @property
     def key(self) -> list[Hashable]:
-        """What is compared: values with the places where they were found, because the step may ask for a place."""
+        """The tokens that are compared: values and the places where they are, because the step may ask for a place."""
         return list(self.tokens)
 
     @property
     def compares(self) -> bool:
-        """Whether code asks by `is` whether two values, which may be arguments of the step, are one."""
+        """Whether code compares by `is` two values that may be arguments of the step."""
         return any(reads_of(one.function.__code__).compares(_own(one)) for one in self.entered)
 
     @property
     def asks(self) -> bool:
-        """Whether code asks by `is` whether what may be an argument of the step is another object."""
+        """Whether code compares by `is` a value that may be an argument of the step with another value."""
         return any(reads_of(one.function.__code__).asks(_own(one)) for one in self.entered)
 
     def visit_of(self, value: Any, label: str, role: Role) -> Visit | None:
-        """As in `Walk`."""
+        """The visit that looks into a value, as in `Walk`."""
         if issubclass(type(value), enum.Enum):
             return visit_object
         if has_base(type(value), KERAS_VARIABLES):
@@ -225,11 +225,11 @@ class Survey(Walk):
         return {name for one in self.entered for code in codes_within(one.function.__code__) for name in code.co_names}
 
     def _shows(self, labels: Iterable[str], names: Iterable[str]) -> bool:
-        """Whether a path in the code leads to one of these names of one of these objects, where it is judged."""
+        """Whether a path in the code leads to one of these names of one of these objects; then `impure` judges it."""
         paths = {str(path) for one in self.entered for path in reads_of(one.function.__code__).paths}
         return any(f"{label}.{name}" in paths for label in labels for name in names)
 
 
 def _own(entered: Entered) -> str:
-    """The first parameter of a method; "" of any other function."""
+    """The first parameter of a method; "" for any other function."""
     return "".join(entered.function.__code__.co_varnames[:1]) if entered.is_method else ""

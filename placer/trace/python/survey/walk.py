@@ -43,11 +43,11 @@ class UnguardableError(Exception):
 
 
 class Role(NamedTuple):
-    """What is known of the calls of a function, by where code reaches it."""
+    """The known facts about the calls of a function, from the place where code reaches it."""
 
     owner: Any = None  # the object of which it is a method
     is_method: bool = False
-    arguments: Mapping[str, Any] = MappingProxyType({})  # those that outlive its call, by name
+    arguments: Mapping[str, Any] = MappingProxyType({})  # the arguments that outlive its call, by name
     is_judged: bool = True  # as in `Entered`
 
 
@@ -55,9 +55,9 @@ FREE = Role()
 
 
 class Walk(ABC):
-    """Where visits note what they find, and what is to be visited next."""
+    """A walk in which visits note what they find, and what to visit next."""
 
-    whole: ClassVar[frozenset[Visit]] = frozenset()  # visits to what no other object of its class may stand for
+    whole: ClassVar[frozenset[Visit]] = frozenset()  # visits to objects that no other of the class may stand for
 
     def __init__(self, step: Any, sought: Sought) -> None:
         self.sought = sought
@@ -65,26 +65,30 @@ class Walk(ABC):
         self.tokens: list[tuple[str, Hashable]] = []  # the place in words, and what is there
         self.entered: list[Entered] = []
         self.guard = Guard(lambda a, b: is_plain(a) and is_plain(b) and plain_key(a) == plain_key(b))
-        self.members: set[tuple[int, str]] = set()  # of classes and modules, by their ids, that were visited
+        self.members: set[tuple[int, str]] = set()  # (id of a class or a module, name) of members that were visited
         self.shapes: set[tuple[int, frozenset[tuple[str, Same | type]]]] = set()  # of objects, with their classes' ids
         self.unshown: set[Sought] = set()  # what objects read that no code shows
-        self.functions: set[int] = set()  # that were entered, by their ids
-        self.importers: set[int] = set()  # functions that may import, as in `Entered`
-        self.stand_ins: list[tuple[str, Wrapped]] = []  # by the name under which code reaches them
+        self.functions: set[int] = set()  # ids of functions that were entered
+        self.importers: set[int] = set()  # ids of functions that may import, as in `Entered`
+        self.stand_ins: list[tuple[str, Wrapped]] = []  # wrapped steps, with the name under which code reaches them
         self.callbacks: list[tuple[str, Any]] = []  # of Keras's classes, in the same way
         self.paths: list[str] = []  # to files, in the same way
         self.weak: list[tuple[str, weakref.ReferenceType[Any]]] = []  # references, in the same way
         self._step = step
-        self._number: dict[int, int] = {}  # of each object met, by its id
+        self._number: dict[int, int] = {}  # id of each object met -> its number
         self._held: list[Any] = []  # these objects, so that no other gets their ids
         self._queue: deque[tuple[Visit, Any, str]] = deque()
 
     @abstractmethod
     def visit_of(self, value: Any, label: str, role: Role) -> Visit | None:
-        """What looks into a value; None where its identity is all. Raises UnguardableError."""
+        """The visit that looks into a value; None if only its identity counts. Raises UnguardableError if the value
+        cannot be watched.
+        """
 
     def run(self) -> None:
-        """Visit what was noted, and what that leads to. Raises UnguardableError."""
+        """Visit everything that was noted, and everything that it leads to. Raises UnguardableError if something cannot
+        be watched, or if there is too much to compare.
+        """
         while self._queue:
             visit, value, label = self._queue.popleft()
             visit(self, value, label)
@@ -94,8 +98,8 @@ class Walk(ABC):
                 )
 
     def child(self, label: str, value: Any, by_name: bool = False, role: Role = FREE) -> None:
-        """Note what is at a place; what it holds in turn is visited later. by_name: whether only code that names it in
-        a function, or as an attribute of a module, reaches it there.
+        """Note the value at a place; what the value itself holds is visited later. by_name: whether only code that
+        names it in a function, or as an attribute of a module, reaches it there.
         """
         if not by_name and issubclass(type(value), ModuleType):
             self.unshown.add(passed_on(value))
@@ -115,7 +119,7 @@ class Walk(ABC):
         self.tokens.append((label, self._token(label, value, role)))
 
     def entries(self, held: Mapping[str, Any], names: Iterable[str], label: str, by_name: bool = False) -> None:
-        """Note what a namespace holds under these names; by_name: as in `child`."""
+        """Note what a namespace holds under these names. by_name: as in `child`."""
         names = list(names)
         self.guard.named(held, names)
         for name in names:
@@ -135,7 +139,7 @@ class Walk(ABC):
         )
 
     def later(self, visit: Visit, value: Any, label: str) -> None:
-        """Have a value visited, though code does not reach it there."""
+        """Queue a visit to a value, although code does not reach the value there."""
         self._queue.append((visit, value, label))
 
     def is_known(self, value: Any) -> bool:
@@ -177,7 +181,7 @@ class Walk(ABC):
 
 
 Visit = Callable[[Walk, Any, str], None]
-"""Looks into a value that code reaches at a place, which is given in words."""
+"""A function that looks into a value that code reaches at a place, which it is given in words."""
 
 
 def _is_of_step(function: FunctionType, step: Any) -> bool:
@@ -192,7 +196,7 @@ def _is_of_step(function: FunctionType, step: Any) -> bool:
 
 
 def _array_token(guard: Guard, found: np.ndarray[Any, Any], label: str) -> Hashable:
-    """The shape, type and values of an array. Raises UnguardableError for a large one."""
+    """The shape, type and values of an array. Raises UnguardableError for a large array, and for one of objects."""
     if found.nbytes > MOST_ARRAY_BYTES or found.dtype.hasobject:
         raise UnguardableError(
             f"it reads `{label}`, an array of {found.nbytes:,} bytes, too many to compare before each call; "
