@@ -58,7 +58,7 @@ class LeftAlone(Wrapped):
         return outputs
 
     def pass_over(self, calls: int) -> bool:
-        """Whether the caller may take so many steps itself: always."""
+        """Whether the caller may take `calls` steps itself, which then count here: always."""
         vars(self)["steps"] += calls
         return True
 

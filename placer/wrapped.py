@@ -42,7 +42,7 @@ class Wrapped:
         return getattr(function, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Raises AttributeError for a public attribute of the object's own: the function would read Placer's."""
+        """Raises AttributeError for a public name that `keeps` accepts, because reading it gives Placer's value."""
         if name.startswith("_"):
             object.__setattr__(self, name, value)
         elif self.keeps(name):
@@ -91,13 +91,13 @@ def unwrapped(step: Any) -> Any:
 
 
 def is_function(step: Any) -> bool:
-    """Whether a step is a function, of Python's or TensorFlow's, rather than an object that is called."""
+    """Whether a step is a function of Python or TensorFlow, rather than another object that can be called."""
     return isinstance(step, FUNCTIONS) or hasattr(type(step), "python_function")
 
 
 def hidden_by(kind: type[Wrapped], function: Any) -> str | None:
-    """What a program has put on a function that an object of `kind` would hide behind its own, in words; None where
-    nothing is.
+    """A message that names what a program has put on `function` and an object of `kind` would hide behind attributes of
+    its own; None if there is nothing.
     """
     if not is_function(function):
         return None

@@ -233,7 +233,7 @@ def may_round(a: Array) -> bool:
 
 
 def eps_of(a: Array) -> float:
-    """The relative distance of neighbouring numbers of the array's type."""
+    """The relative distance of neighbouring numbers of the array's type; of its real type, if the array is complex."""
     return float(ml_dtypes.finfo(a.real.dtype).eps)  # type: ignore[no-untyped-call]
 
 
@@ -273,7 +273,7 @@ def _same_kind(x: Array, y: Array) -> bool:
 
 
 def _wide(a: Array) -> Array:
-    """Floats of 32 bits or more; of complex numbers both parts, one after the other."""
+    """The values as floats of at least 32 bits; each complex number as its real and its imaginary part."""
     if a.dtype.kind == "c":
         return a.reshape(-1).view(a.real.dtype)
     return a if a.dtype.itemsize >= 4 else a.astype(np.float32)
@@ -286,7 +286,7 @@ def _relative(a: Array, b: Array) -> float:
 
 
 def _in_words(outcome: Outcome, name: str) -> str:
-    """The norm of a variable's change, in words; the value itself if it is no float."""
+    """The norm of a variable's change, in words; the value itself if it holds no floats, real or complex."""
     before, after = outcome.before[name], outcome.after[name]
     if not may_round(after):
         return repr(after)

@@ -157,7 +157,7 @@ class _Finder:
 
     @cached_property
     def _place(self) -> dict[Any, int]:
-        """The place of each op in the graph's order."""
+        """Op -> its position in the graph's order."""
         return {op: i for i, op in enumerate(self.graph.order)}
 
     def _is_vector(self, op: Any) -> bool:
@@ -199,7 +199,7 @@ class _Finder:
 
     @cached_property
     def _leading_on(self) -> set[Any]:
-        """The ops whose outputs, or what is made of them, something divided takes, or the step returns."""
+        """The ops from which a path leads to a divided op, or to an output that nothing takes: the step's results."""
         found = set[Any]()
         for op in reversed(self.graph.order):
             users = {user for tensor in op.outputs for user in tensor.consumers()}

@@ -20,10 +20,10 @@ LAYERS = frozenset({*MULTIPLY_ADDS, "ResourceGather"})
 
 
 def limit(graph_def: Any, turn: Mapping[str, int], parts: Collection[str], in_flight: int) -> bool:
-    """Let the layers of micro-batch i begin after i - in_flight has ended. Returns False where they need each other, so
-    that none can end before all have begun.
+    """Let the layers of micro-batch i begin after micro-batch i - in_flight has ended. Returns False if micro-batches
+    need each other, so that none can end before all have begun.
 
-    graph_def: producers first. turn: node -> its micro-batch. parts: the nodes that are parts of ops.
+    graph_def: producers first; gets the waits. turn: node -> its micro-batch. parts: the nodes that are parts of ops.
     """
     if not _are_independent(graph_def, turn, parts):
         return False
@@ -55,17 +55,17 @@ def _are_independent(graph_def: Any, turn: Mapping[str, int], parts: Collection[
 
 @dataclass
 class _MicroBatch:
-    """The nodes of one micro-batch, and which of them come first. Several towers begin with inputs of their own, and
-    the short ones are through long before the others.
+    """The nodes of one micro-batch, and which of them come first and last. A step may have several towers, which begin
+    with inputs of their own; a short tower ends long before the others.
     """
 
-    starts: list[str] = field(default_factory=list)  # the nodes that need no other of this micro-batch
+    starts: list[str] = field(default_factory=list)  # nodes that need no other node of this micro-batch
     origins: dict[str, int] = field(default_factory=dict)  # node -> the starts that lead to it, as bits
-    depth: dict[str, int] = field(default_factory=dict)  # node -> the longest chain of this micro-batch before it
-    users: dict[int, str] = field(default_factory=dict)  # origins -> the deepest node that takes what comes from them
+    depth: dict[str, int] = field(default_factory=dict)  # node -> length of the longest chain before it here
+    users: dict[int, str] = field(default_factory=dict)  # origins -> deepest node that has them, or a source with them
 
     def add(self, name: str, sources: Sequence[str]) -> None:
-        """Add a node that takes or waits for `sources`, of which those of this micro-batch were added before."""
+        """Add a node that takes or waits for `sources`. Those of this micro-batch must have been added before."""
         own = [source for source in sources if source in self.origins]
         if not own:
             self.starts.append(name)
@@ -77,16 +77,16 @@ class _MicroBatch:
                 self.users[origins] = name
 
     def first(self, layers: Collection[str]) -> Iterator[str]:
-        """The starts without which no layer can begin."""
+        """The starts that lead to the first layer of any tower; while these wait, no layer can begin."""
         needed = reduce(or_, self._towers(layers), 0)
         return (name for i, name in enumerate(self.starts) if needed >> i & 1)
 
     def last(self, layers: Collection[str]) -> list[str]:
-        """The nodes that end last: the deepest of all, and for each tower that of those which take what it keeps."""
+        """The nodes that end last: the deepest of all, and for each tower the deepest node that takes what it keeps."""
         deepest = max(self.depth, key=self.depth.__getitem__)
         return list(dict.fromkeys([deepest, *(self.users[origins] for origins in self._towers(layers))]))
 
     def _towers(self, layers: Collection[str]) -> list[int]:
-        """The origins of each tower's first layer: no layer has but some of them."""
+        """The origins of the first layer of each tower: those that contain no other layer's origins as a part."""
         found = {self.origins[name] for name in layers if name in self.origins}
         return sorted(one for one in found if not any(other != one and other & one == other for other in found))

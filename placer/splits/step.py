@@ -62,7 +62,7 @@ def split_step(
 
 
 def _check_order(captured: Captured, made: DividedGraph) -> None:
-    """Raises PlanError where an order of the whole step is lost: it led through shapes, which are constants now."""
+    """Raise PlanError if an order of ops in the whole step is lost: it led through shapes, which are constants now."""
     order = AccessOrder(made.graph_def)
     if (pair := order.first_open()) is not None:
         first, second = map(short, pair)
@@ -72,14 +72,14 @@ def _check_order(captured: Captured, made: DividedGraph) -> None:
 
 
 def with_variables(step: SplitStep) -> SplitStep:
-    """A step whose divided variables were only described, with variables for their parts, with the values of now."""
+    """The step with new variables, which have the current values, for parts of variables that were only described."""
     captured = step.captured
     variables = _variables(captured.whole, captured.divided, stored=True)
     return replace(step, captured=replace(captured, variables=variables))
 
 
 def _variables(captured: Captured, divided: Mapping[str, VariableParts], *, stored: bool) -> dict[str, Any]:
-    """The variable of each node, new ones for parts. divided: as in `Captured`. stored: as in `split_step`."""
+    """Node -> its variable, a new one for each part. divided: as in `Captured`. stored: as in `split_step`."""
     variables: dict[str, Any] = {}
     for node, variable in captured.variables.items():
         parts = divided.get(node)

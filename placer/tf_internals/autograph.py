@@ -23,11 +23,11 @@ def uses_autograph(function: Any) -> bool:
 
 
 def python_function(function: Any) -> Any:
-    """The Python function of a tf.function; None for any other. Where it is a method, it is bound to its object, which
-    TensorFlow knows by a weak reference.
+    """The Python function of a tf.function; None for other functions. A method is returned bound to its object, which
+    TensorFlow holds by a weak reference only.
     """
     python = getattr(function, "python_function", None)
-    bound: Any = getattr(python, "__original_wrapped__", None)  # also once it was traced
+    bound: Any = getattr(python, "__original_wrapped__", None)  # set before a trace and after it
     target = getattr(bound, "__self__", None)
     if isinstance(target, tf_method_target.TfMethodTarget) and target.target is not None:
         return MethodType(bound.__func__, target.target)

@@ -34,12 +34,12 @@ class Signatures:
         """
         self._is_plain, self._declared = plain, declared
         self.varied = False  # whether the latest call has numbers that count as tensors
-        self.by_value: int | None = None  # tells the latest call from those with other numbers; None where it has none
+        self.by_value: int | None = None  # hash of the latest call, with numbers by value; None if it has none
         self._seen: dict[Hashable, dict[int, set[Hashable]]] = {}
 
     def of(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Hashable, list[Any]]:
-        """(key, flat tensors) of a call, arrays as `unread` gives them. Keys tell apart structures, types and shapes of
-        tensors, and constants.
+        """Return the key and the flat tensors of a call; among the tensors, arrays are as `unread` returns them. Keys
+        tell apart structures, types and shapes of tensors, and constants.
 
         Hashable constants (numbers, strings, ...) are compared by value, other objects by identity. This runs on every
         step, so calls with only tensors have a fast path. Raises BadInputError for arguments that TensorFlow cannot
@@ -65,7 +65,7 @@ class Signatures:
         return (key, self._arrays(args, kwargs)) if self._is_plain else key, _flat(leaves)
 
     def forget(self) -> None:
-        """Hold no object of former calls."""
+        """Forget earlier calls, because what is remembered of them may hold the user's objects."""
         self._seen.clear()
 
     def _given(
@@ -256,7 +256,7 @@ def _number(number: float) -> Any:
 
 
 def _plain(args: Sequence[Any]) -> list[Any] | None:
-    """Positional arguments that are all tensors or arrays, as `unread` gives them; None where one is something else."""
+    """Positional arguments, arrays as `unread` returns them; None if one is neither a tensor nor a NumPy array."""
     tensors = []
     for arg in args:
         if isinstance(arg, tf.Tensor):
@@ -269,7 +269,9 @@ def _plain(args: Sequence[Any]) -> list[Any] | None:
 
 
 def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None, read: Callable[[Any], Any] = converted) -> list[Any]:
-    """The leaves of the arguments, of arrays what `read` makes of them."""
+    """The leaves of the arguments; for arrays, what `read` returns. Raises BadInputError if TensorFlow cannot flatten
+    the arguments.
+    """
     try:
         found = tf.nest.flatten((tuple(args), dict(kwargs or {})))
     except Exception as error:  # whatever a container of the user's raises

@@ -65,8 +65,8 @@ def _within(step: Any) -> list[Any]:
 
 
 def _distribution(thing: Any) -> str | None:
-    """In words, that an object takes part in a distribution strategy; None where it does not."""
-    # Outside of any scope, as here, `get_strategy` gives TensorFlow's default, which distributes nothing.
+    """In words, how an object takes part in a distribution strategy; None if it does not."""
+    # No strategy's scope is open here, so `get_strategy` returns TensorFlow's default, which distributes nothing.
     if isinstance(thing, tf.distribute.Strategy) and thing is not tf.distribute.get_strategy():
         return f"it uses the distribution strategy {type(thing).__name__}"
     variables = thing if isinstance(thing, (list, tuple)) else [thing, *(_asked(thing, "variables") or ())]

@@ -195,8 +195,8 @@ class Builder:
         )
 
     def follow(self, variant: Variant, main: Placed, topology: Topology, recorder: Recorder) -> str | None:
-        """Place another signature by the mapping of the main one, and try it; why that cannot be, None where it can, or
-        where a device was lost meanwhile.
+        """Place another signature by the mapping of the main one, and try it. Returns why that failed; None if the
+        signature is placed, or if a device was lost meanwhile and the session goes on without it.
         """
         try:
             scratch_run = self.scratch_run(variant, self.template(variant).captured, recorder)
@@ -219,13 +219,14 @@ class Builder:
         plan, order = main.plan, main.order
         try:
             template = self.template(variant, plan)
-        except PlanError:  # too few elements, or other ops: it stays whole, each op where its first part is
+        except PlanError:  # too few elements, or other ops: the step stays whole, each op where its first part is
             plan, order, template = WHOLE, (), self.template(variant)
             names = {op.part_of or op.name: names[op.name] for op in reversed(main.step.captured.graph.ops)}
         graph = template.captured.graph
         carried = carried_over(self.name, names, graph, topology)
         devices = [topology.index[carried[op.name]] for op in graph.ops]
-        order = tuple(graph.ordered_like(order)) if order else ()  # its own, or workers may wait for each other
+        # This graph's own order: under another one, workers may wait for each other.
+        order = tuple(graph.ordered_like(order)) if order else ()
         return self._settled(self.build(template, topology, Wanted(devices, order, main.name, plan), scratch_run))
 
     @property
@@ -254,6 +255,6 @@ class Builder:
 
 
 def _held(captured: Captured, step: PlacedStep, at: Sequence[Place]) -> dict[tuple[int, Place], Held]:
-    """(variable's id, place) -> scratch variable of a step that was tried, to become the replica that it trains."""
+    """(variable's id, place) -> scratch variable of a step that was tried, to become a replica that the step trains."""
     mine, held = captured.whole.variables, by_whole_node(captured, step.variables)
     return {(id(mine[node]), place): held[node] for node, place in zip(mine, at, strict=True)}

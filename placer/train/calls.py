@@ -162,7 +162,7 @@ class Calls:
             return outputs, step_s if is_main else None
 
     def _as_called(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any], taken: Taken) -> AsCalled:
-        if taken.tensors is None and taken.none is None:  # it may be of another signature, where the step is left alone
+        if taken.tensors is None and taken.none is None:  # if left alone, `variant` may be of another signature
             return partial(self.untouched.run, variant, args, kwargs)
         numbers, none = variant.layout.numbers_of(args, kwargs), taken.none
         if taken.tensors is not None and variant.feeding is not None:  # the iterator has given its batch
@@ -220,14 +220,14 @@ class Calls:
         )
 
     def _takes_batch(self, variant: Variant) -> bool:
-        """Whether a call runs on flat tensors: it is placed, or recorded, so that it can be repeated."""
+        """Whether a call runs on flat tensors, because it is placed, or recorded so that it can be repeated."""
         if self.variants.left_alone or not self.variants.may_trace(variant):
             return False
         joined = self._joined()
         is_known = joined is not None and joined.main is variant
         recorded = variant is self.variants.main and not is_known and not self.recorder.is_full
         runs = recorded or isinstance(self.mode, Placed)
-        if self.variants.is_settled and not runs:  # before, any signature may become the main one, and is judged
+        if self.variants.is_settled and not runs:  # before, any signature may become the main one, so it is traced
             return False
         return self.variants.is_traced(variant) and runs
 
@@ -329,10 +329,10 @@ class Calls:
         """
         if variant.placed_by(mode) is None:
             recorder = variant.recorder = variant.recorder or Recorder(self.session)
-            if recorder.is_empty and recorder.disturbed < MOST_DISTURBED:  # at first, or it raised
+            if recorder.is_empty and recorder.disturbed < MOST_DISTURBED:  # not recorded yet, or recording it failed
                 return self._recorded(recorder, variant, tensors, as_called)
             joined = self._joined()
-            assert joined is not None  # or nothing would be placed
+            assert joined is not None  # because the main signature is placed
             why = self._builder.follow(variant, mode, joined.topology, recorder)
             variant.recorder = None
             if why is not None:

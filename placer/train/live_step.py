@@ -61,7 +61,7 @@ class LiveStep:
         self._calls = Calls(session, self.untouched, self.variants, self._builder, lambda: self._joined)
         self.thread = BackgroundThread()
         self._is_resting = False
-        self._probe_products: dict[str, int] = {}  # of the latest probes of the load
+        self._probe_products: dict[str, int] = {}  # `products` of the latest load probes
         self.entry = session.enter(self)
 
     @property
@@ -108,7 +108,7 @@ class LiveStep:
                 self._joined.scratch_run.close()
             self._forget_built()
             self.session.let_go(leaves=is_idle)
-            self.variants.forget()  # not before: a loss would have steps repeated by their signatures
+            self.variants.forget()  # not before: if a device is lost, steps are repeated by their signatures
 
     # The training thread.
 
@@ -330,11 +330,13 @@ class LiveStep:
         return self.session.shares_cores
 
     def load_probes(self) -> LoadProbes:
-        """Probes of the devices that are there."""
+        """Probes of the devices that are present."""
         return self._probes({})
 
     def load_probes_again(self) -> LoadProbes:
-        """The same after devices were joined anew: what they take compares with what the latest ones took."""
+        """New probes after devices were joined again. The probe of each device computes as many products as in the
+        latest probes, so that their seconds can be compared.
+        """
         return self._probes(self._probe_products)
 
     def _probes(self, products: dict[str, int]) -> LoadProbes:
@@ -390,7 +392,7 @@ class LiveStep:
 
 
 def end_thread(thread: BackgroundThread, session: DeviceSession, step: LiveStep | None = None) -> None:
-    """End a live step's background thread. Work that does not end is abandoned. step: None if it is gone."""
+    """End a live step's background thread. Work that does not end is abandoned. step: None if it was dropped."""
     if thread.close(CLOSE_LIMIT_S):
         return
     if all(member is step for member in session.members):  # else another live step still trains on the workers

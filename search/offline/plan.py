@@ -117,8 +117,10 @@ class _Search:
         self._predicted = 0  # by searchers of earlier sessions
 
     def judge_singles(self) -> float | None:
-        """Judge single devices: seconds of the best; None where there is none, and something that fits is judged."""
-        singles = self.problem.of_variables.unlike_singles()  # alike devices come to the same
+        """Judge single devices, of alike ones only the first. Returns the seconds of the best; None if none can run and
+        hold everything, and then another placement that fits is judged.
+        """
+        singles = self.problem.of_variables.unlike_singles()  # alike devices give the same seconds
         for placement in singles:
             if self.problem.fits(placement):
                 self._judge(placement)

@@ -45,8 +45,10 @@ def check_arguments(step: Any, devices: str | None, settings: OnlineSettings | N
 
 
 def refuse_hiding(step: Any, wrapper: type[Wrapped]) -> None:
-    """Refuse an object with a method of the training beside its call, such as `save`, and a function with an attribute
-    such as `steps`, where the wrapped step has one of that name. Raises BadInputError.
+    """Raise BadInputError if the wrapped step would hide a public attribute of `step`: of an object, such as a method
+    `save`, or one that a program has put on a function, such as `steps`. Keras models are not checked.
+
+    wrapper: the class of the wrapped step.
     """
     if (said := hidden_by(wrapper, step)) is not None:
         raise BadInputError(said)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FEWER = "pad batches to a few lengths (tf.data's bucket_by_sequence_length), and pass what else changes as tensors."
-SEEN_EVERY_S = 0.05  # of steady steps, the script is sent one in this many seconds
+SEEN_EVERY_S = 0.05  # seconds between two steady steps that are sent to the script
 
 
 class Controller:
@@ -67,9 +67,9 @@ class Controller:
         self._kept = KeptResults(store, live, narrator.say)
         self._is_calm = False  # whether the script waits only for a change of step times
         self._said_scattered = False
-        self._is_going_over = False  # to another signature, which is not captured yet
+        self._is_going_over = False  # whether the search goes over to another signature, which is not captured yet
         self._stalled_s = 0.0  # seconds that the training stood still for this search
-        self.generation = 0  # of the devices, where the script joined them anew and goes on by itself
+        self.generation = 0  # of the devices that the script itself joined again, so that it goes on with them
         self.lost = LostDevices(live, settings.probe_every, narrator.say, clock)
         self._joining = Joining(live, self.trials, narrator, self._look_for_lost, self._join)
         self._search = FirstSearch(self.trials, settings, narrator)
@@ -255,7 +255,7 @@ class Controller:
     def _profile(self, plan: int) -> Steps[OpGraph]:
         self.narrator.now(phase_names.PROFILING)
         work = self.live.background(self.live.profile if plan == WHOLE else lambda: self.live.profile(plan))
-        if self.live.shares_cores:  # the training stands still: together both would take twice as long, and be wrong
+        if self.live.shares_cores:  # the training waits: side by side both would take twice as long, and be wrong
             begin_s = self.clock()
             graph, self.topology = work.result()
             self._stalled_s += self.clock() - begin_s
@@ -328,7 +328,9 @@ class Controller:
                 yield from self._go_on(adaptation)
 
     def _adaptation(self) -> Steps[Adaptation | None]:
-        """Begin to adapt to loads; None where that is off, the planner is gone, or no mapping may run."""
+        """Begin to adapt to loads. Returns None if adapting is off, if there is no planner or no device, or if the
+        training cannot move to another mode.
+        """
         there = self._there()
         may_move = self.trials.untouched_competes or (isinstance(self.mode, Placed) and len(there) > 1)
         if not (self.settings.adapt and self.planner is not None and there and may_move):

@@ -21,7 +21,7 @@ from placer.event_files import PREFIX, header, records, scalars
 FORMAT = "placer.journal/1"
 FILE_NAME = "placer.jsonl"
 MOST_ENTRIES = 1000  # in memory; the file has all
-SCALAR_EVERY, SCALAR_EVERY_S = 10, 1.0  # steps and seconds between two values of one scalar, at least
+SCALAR_EVERY, SCALAR_EVERY_S = 10, 1.0  # least steps and seconds between two values of one scalar
 MOST_BOARD_FAILURES = 3
 
 LOGGER = logging.getLogger("placer")
@@ -80,7 +80,7 @@ class Journal:
         self._torn = False  # whether the file ends in a part of a line
         self._board: Board | None = None
         self._board_failures = 0
-        self._shown: dict[str, tuple[int, float]] = {}  # by name of a scalar: step and time of its last value
+        self._shown: dict[str, tuple[int, float]] = {}  # name of a scalar -> step and time of its last value
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -99,7 +99,9 @@ class Journal:
         return entry
 
     def scalar(self, step: int, name: str, value: float) -> None:
-        """Show `value` in TensorBoard where that is installed: of a name at most every tenth step, and one a second."""
+        """Show `value` in TensorBoard, if that is installed and there is a `log_dir`. Values of one name are at least
+        ten steps and a second apart; others are left out.
+        """
         with self._lock:
             if self.log_dir is None or not math.isfinite(value) or not self._is_due(step, name):
                 return
@@ -129,7 +131,9 @@ class Journal:
             self._warn(str(self.log_dir / FILE_NAME), error)
 
     def _is_due(self, step: int, name: str) -> bool:
-        """Whether the last value of that name is long enough ago, or of another training."""
+        """Whether a scalar may be shown: its last value is long enough ago, or of another training, because its step is
+        later. True if it has no last value.
+        """
         last, last_s = self._shown.get(name, (step + 1, 0.0))
         if step < last:
             return True

@@ -22,8 +22,8 @@ class KeptResults:
         self.store, self.live, self._say = store, live, say
 
     def add(self, trial: LiveTrial, tried: Sequence[LiveTrial]) -> None:
-        """Store a mapping's result, as compared with the first of `tried` that was measured to the end; nothing before
-        there is one.
+        """Store a mapping's result relative to the first of `tried` that was measured to the end. Stores nothing before
+        there is such a trial.
         """
         ran = ((t, t.result) for t in tried if isinstance(t.result, Measured))
         anchor = next(((t, result.step_s) for t, result in ran if not result.stopped_early), None)

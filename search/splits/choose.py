@@ -44,8 +44,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judge:
-    """Predicts what plans of one profiled step are worth. profiled: its ops with costs. local: whether parts
-    of a batch normalise by statistics of their own.
+    """Predicts what plans of splits for one profiled step are worth. profiled: the step's ops with costs. local:
+    whether each part of a batch is normalised by its own statistics.
     """
 
     captured: Captured

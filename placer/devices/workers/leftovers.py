@@ -7,7 +7,7 @@ a worker frees these only when it is left (docs/decisions/036-workers-keep-what-
 from __future__ import annotations
 
 MOST_OPS = 300_000  # some 2 GB on all workers together
-_ops = 0  # of all steps that were made and closed since the workers were joined
+_ops = 0  # the ops of all steps that were made and closed since the workers were joined
 _times_freed = 0
 
 

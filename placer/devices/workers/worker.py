@@ -34,7 +34,7 @@ READY, READY_UNPINNED = "ready", "ready, on any core"
 
 
 def main() -> None:
-    """Read the flags, serve, and leave when stdin closes or the parent is gone, whose forks may hold stdin open."""
+    """Read the flags and serve until stdin closes, or until the parent ends: its forks may hold stdin open."""
     parser = argparse.ArgumentParser(prog="placer.devices.workers.worker", description=__doc__)
     parser.add_argument("--ports", required=True, help="ports of all workers, comma-separated, in task order")
     parser.add_argument("--task", type=int, required=True, help="this worker's position in --ports")
@@ -47,7 +47,7 @@ def main() -> None:
     ports, cores = ([int(n) for n in numbers.split(",")] for numbers in (flags.ports, flags.cores))
     try:
         is_pinned = stay_on(cores)
-        watch = ListenWatch.forked()  # before there are threads
+        watch = ListenWatch.forked()  # before this process has threads
         when_parent_ends(partial(os._exit, 0))
         serve(ports, flags.task, len(cores), _parts(flags.whole), watch)
         print(READY if is_pinned else READY_UNPINNED, flush=True)

@@ -22,7 +22,7 @@ RECORDED = 2  # steps that a scratch run repeats
 
 @dataclass(frozen=True)
 class Recorded:
-    """An untouched step: what it was given, and what it returned."""
+    """An untouched step: its flat inputs, and what it returned."""
 
     tensors: Sequence[Any]
     returned: list[Any]
@@ -34,10 +34,10 @@ class Recorder:
     def __init__(self, session: DeviceSession) -> None:
         self._session = session
         self._steps: list[Recorded] = []
-        self._start: dict[int, Any] = {}  # variable's id -> its value before the first of them
-        self._end: dict[int, Any] = {}  # the same after the last
-        self._changes = -1  # of variables, when the last one was kept
-        self.disturbed = 0  # the latest steps in a row during which another thread wrote
+        self._start: dict[int, Any] = {}  # variable's id -> its value before the first recorded step
+        self._end: dict[int, Any] = {}  # variable's id -> its value after the last recorded step
+        self._changes = -1  # `Replicas.changes` after the last step
+        self.disturbed = 0  # number of latest steps in a row during which another thread wrote
 
     @property
     def is_full(self) -> bool:
@@ -46,7 +46,7 @@ class Recorder:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that a scratch run could repeat."""
+        """Whether no step is recorded that a scratch run could repeat."""
         return not self._steps
 
     def record(
@@ -62,7 +62,7 @@ class Recorder:
             self.clear()
         start, before = self._start or _values_of(variables), replicas.changes
         outputs, step_s = run()
-        if replicas.changes == before + 1:  # by the step: nobody else wrote meanwhile
+        if replicas.changes == before + 1:  # by the step: nothing else wrote meanwhile
             self._steps.append(Recorded(list(tensors), returned(with_ties(outputs))))
             self._start, self._end = start, _values_of(variables)
             self.disturbed = 0

@@ -19,15 +19,15 @@ class Variant:
     """The state of one signature since its first call."""
 
     key: Hashable
-    args: Sequence[Any]  # of its latest call, while that is the step's, and until it is traced
+    args: Sequence[Any]  # of the step's latest call, if that is of this signature and until it is traced
     kwargs: dict[str, Any]
     layout: Layout
-    number: int = 0  # no other signature of the step ever has
+    number: int = 0  # unique among the signatures of the step
     calls: int = 0
-    last: int = 0  # the call of the step that was the latest of this signature
-    is_current: bool = True  # whether Python is in the state of its key
-    is_traced: bool = False  # whether it was tried
-    ties: frozenset[tuple[str, int]] = frozenset()  # what Keras had tied to what a plain step returned last
+    last: int = 0  # number of the step's call that was the latest of this signature
+    is_current: bool = True  # whether Python was in the state of `key` at the latest call
+    is_traced: bool = False  # whether tracing was tried
+    ties: frozenset[tuple[str, int]] = frozenset()  # what Keras tied to the latest outputs of a plain step
     traced: tuple[Any, list[int]] | None = None  # of a plain step, in the state of its key; or with numbers as tensors
     own: Any = None  # the concrete function of a tf.function, if `traced` is None
     trains_nothing: bool = False  # whether its trace updates no variable
@@ -43,7 +43,7 @@ class Variant:
     following: tuple[Placed, Placed] | None = None  # the main signature's placed step, and this one's by its mapping
 
     def forget_arguments(self) -> None:
-        """Hold no tensor or iterator of a call: these may have large buffers."""
+        """Drop the arguments of a call, because tensors and iterators may have large buffers."""
         self.args, self.kwargs = (), {}
 
     def placed_by(self, main: Mode) -> Placed | None:

@@ -19,8 +19,8 @@ from placer.train.steps.untouched import UntouchedFunction
 from placer.train.steps.variant import Variant
 from placer.train.variables.self_test import unwatchable
 
-MOST_VARIANTS = 16  # that are remembered
-MOST_VALUES = 10_000  # of numbers, of which it is remembered when they were first given
+MOST_VARIANTS = 16  # signatures that are remembered
+MOST_VALUES = 10_000  # calls with different numbers for which Python's first state is remembered
 PLAIN_CALLS = 4  # of a plain step before it is captured: one builds, one is judged, two are recorded
 LEAD = 2  # calls by which another signature must be ahead to become the main one
 # A settled main signature is replaced by one whose share of the RECENT latest calls is above MAJORITY; each time, twice
@@ -42,11 +42,12 @@ class Variants:
         self._signatures = Signatures(plain=untouched.plain is not None, declared=Declared.by(untouched.step))
         self._known: dict[Hashable, Variant] = {}
         self._calls = 0
-        self._latest: Variant | None = None  # of the latest call
-        self._recent: deque[int] = deque(maxlen=RECENT)  # of the latest calls, by number: a signature holds its batches
+        self._latest: Variant | None = None  # the signature of the latest call
+        # `Variant.number` of each of the latest calls; the signatures themselves would keep batches alive.
+        self._recent: deque[int] = deque(maxlen=RECENT)
         self._numbers = count()
-        self._first_states: dict[int, int] = {}  # by a call's `by_value`: the state of Python when it was the first
-        self._unsaid: list[str] = []  # what warnings have to say of signatures
+        self._first_states: dict[int, int] = {}  # `by_value` of calls -> number of Python's state at the first of them
+        self._unsaid: list[str] = []  # warnings about signatures that are still to be given
 
     def __iter__(self) -> Iterator[Variant]:
         return iter(self._known.values())
@@ -92,8 +93,9 @@ class Variants:
     def _in_first_state(
         self, retraced: PlainStep, by_value: int, key: Hashable, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[Hashable, bool]:
-        """The key of a call of a tf.function with numbers, and whether Python is in its state now. TensorFlow traces it
-        once for each value, so that this state is the one in which Python was at the first call with that.
+        """Return the key of a call of a tf.function with numbers, and whether Python is now in the state of the key. If
+        numbers count as tensors, the key includes Python's state at the first call with these values: TensorFlow traces
+        the function once for each value, while Python is in that state.
         """
         varied = self._signatures.varied
         if not varied and self._calls != 1 and by_value in self._first_states:
@@ -161,11 +163,11 @@ class Variants:
             variant.templates.clear()
 
     def _recent_calls(self, variant: Variant) -> int:
-        """How many of the latest calls are of a signature."""
+        """How many of the recent calls are of this signature."""
         return self._recent.count(variant.number)
 
     def _hold(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Hold what a trace needs of the latest call, and nothing of another one."""
+        """Hold the arguments of the latest call until its signature is traced, and drop those of another signature."""
         if self._latest is not None and self._latest is not variant:
             self._latest.forget_arguments()
         self._latest = variant
@@ -199,7 +201,9 @@ class Variants:
                 judge.end()
 
     def forget(self) -> None:
-        """Forget the signatures, too, whose keys hold objects: it is left alone, and none of its steps is repeated."""
+        """Forget the signatures, too, because their keys hold the user's objects. Only for a step that is left alone,
+        and of which no call has to be repeated any more.
+        """
         self._signatures.forget()
         self._known.clear()
         self._recent.clear()
@@ -211,7 +215,9 @@ class Variants:
         return variant.calls > (1 if self.untouched.plain is None else 2)
 
     def is_traced(self, variant: Variant) -> bool:
-        """Whether a signature can be placed, as far as tracing it shows; says why not, once."""
+        """Whether a signature can be placed, as far as tracing it shows; says why not, once. False for a signature that
+        is not traced yet while Python is in another state than that of its key.
+        """
         if variant.refused or self.left_alone is not None or not (variant.is_traced or variant.is_current):
             return False
         if not variant.is_traced:
@@ -289,5 +295,5 @@ class Variants:
 
 
 def _no_signature() -> Variant:
-    """Stands for any, where a step is left alone."""
+    """A stand-in for the signature of every call, if the step is left alone."""
     return Variant(None, (), {}, Layout(((), {}), (), ()))

@@ -35,9 +35,9 @@ from placer.execute.variable_copies import (
 from placer.train.variables.hooks import unwatch, unwatched, watch, watched_by
 
 HOME = ""
-ASIDE_S = 10.0  # how long a reader in one of TensorFlow's threads waits for the step that runs
-SINGLY = 3  # variables fetched one by one beside the usual; then all at once, because the user seems to want them all
-MOST_USUAL = 32  # that are fetched together because the user read them after a step before
+ASIDE_S = 10.0  # how long a reader in one of TensorFlow's threads waits for the running step
+SINGLY = 3  # unusual variables fetched one by one; then all at once, because the user seems to want them all
+MOST_USUAL = 32  # usual variables, which are fetched together because the user read them after an earlier step
 
 
 class Use:
@@ -78,10 +78,10 @@ class Replicas:
         self.is_void = False  # whether a recovery was cut short: the next read has `mend` finish it
         self.changes = 0  # how often variables were written
         self.aside: str | None = None  # a reader that cannot be synchronised with steps, in words
-        self._read: set[int] = set()  # by the user since the latest placed step
-        self._usual: set[int] = set()  # the same after a step before
-        self._lent = False  # whether a step runs on the user's own variables now
-        self._lending = threading.RLock()  # for a moment, while `_lent` or what is written under it changes
+        self._read: set[int] = set()  # ids of the variables that the user read since the latest placed step
+        self._usual: set[int] = set()  # ids of the usual variables: those that the user read after an earlier step
+        self._lent = False  # whether a step now runs on the user's own variables
+        self._lending = threading.RLock()  # held briefly, while `_lent` or what is written under it changes
 
     def adopt(self, variables: Iterable[tf.Variable]) -> bool:
         """Keep these variables of the user up to date from now on; returns whether any was new.
@@ -191,7 +191,7 @@ class Replicas:
         self._fetch((key, place) for key, place in zip(use.keys, use.places, strict=True))
 
     def after(self, use: Use) -> None:
-        """`use` has run: what it wrote is true there alone."""
+        """Note that `use` has run: of each variable that it wrote, only its replica is up to date."""
         self._learn()
         self.changes += 1
         if self._latest is use:
@@ -267,7 +267,9 @@ class Replicas:
             self._latest = None
 
     def will_read(self, variables: Iterable[tf.Variable]) -> None:
-        """The user is about to read these variables."""
+        """Bring these variables up to date, because the user is about to read them. If some are usual, all usual ones
+        are fetched; once the user has read more than SINGLY unusual ones, all variables are.
+        """
         keys = [id(variable) for variable in variables]
         self._read.update(keys)
         if self._are_home(keys):
@@ -354,7 +356,7 @@ class Replicas:
         self.transfers.forget()
 
     def _learn(self) -> None:
-        """What the user has read since the last placed step is usual, unless it is much."""
+        """Count what the user read since the last placed step as usual, unless it is more than MOST_USUAL variables."""
         if self._read:
             self._usual = self._read if len(self._read) <= MOST_USUAL else self._usual
             self._read = set()

@@ -95,8 +95,8 @@ class SlowdownMonitor:
         return diagnose(beside, {}, step_ratio, FAINT)
 
     def act_on(self, readings: Sequence[LoadReading], found: Diagnosis | None = None) -> None:
-        """Measure later changes against these readings. found: what steps show where the baseline shows nothing; None
-        where they show nothing, either.
+        """Measure later changes against these readings. found: gives the load if steps slowed and the readings show no
+        slower or faster device; None = take the load from the readings alone.
         """
         self.load, self._is_felt = self._seen(readings), False
         if found is not None and not self.load.devices and found.step_ratio > CLEAR:

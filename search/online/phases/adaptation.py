@@ -67,7 +67,7 @@ class Adaptation:
         self._level = StepLevel()
         self._cost = LookCost(trial_s)
         self._step = step
-        self._looked_at = deque([step()], maxlen=MOST_LOOKS)  # steps, of which some may be one in several
+        self._looked_at = deque([step()], maxlen=MOST_LOOKS)  # numbers of the steps seen; of short steps only some are
         self._probing, self._renewing = Every(settings.probe_every, step()), Every(LONG, step())
         self._untouched_looks = UntouchedLooks(trials, settings)
         self._refinement = Refinement(trials, planner, settings, step)
@@ -153,7 +153,8 @@ class Adaptation:
     def _look_at_untouched(self) -> Steps[None]:
         if (yield from self._untouched_looks.look()):
             self._level.solved()
-            if isinstance(self.trials.mode, Placed):  # what it gave way to has gone, which probes need not have seen
+            # Now a mapping is faster again: the load on its devices has gone, which probes need not have seen.
+            if isinstance(self.trials.mode, Placed):
                 self.monitor.act_on((yield from self._readings()))
         self._untouched_looks.later(self._step())
         self._learn()
@@ -203,7 +204,9 @@ class Adaptation:
             self._drift = self._drift.missed(self._step())
 
     def _learn(self) -> Change | None:
-        """Restart the change test with the incumbent's latest steps; returns what has changed among these."""
+        """Restart the change test with the incumbent's latest steps. Returns the first change among these steps; None
+        if there is none.
+        """
         self._drift = Backoff(DRIFT)
         self._test.restart()
         found = [self._test.add(step_s) for step_s in list(self.trials.latest_s)]
@@ -259,7 +262,8 @@ class Adaptation:
         if isinstance(self.trials.mode, Placed):
             return self.monitor.diagnose(readings, ratio)
         found = self.monitor.diagnose(readings, 1.0)
-        if found.kind == "alike" and found.has_eased and self._may_return:  # they did beside the untouched step
+        # The devices became faster alike. The untouched step need not have, so going back to a mapping may gain.
+        if found.kind == "alike" and found.has_eased and self._may_return:
             found = replace(found, kind="uneven")
         said = f"untouched steps take {ratio:.2f}x as long"
         return replace(found, why=said if found.kind == "nothing" else f"{said}, {found.why}")
@@ -295,14 +299,16 @@ class Adaptation:
             self._learn()
 
     def _nothing_to_gain(self, found: Diagnosis, readings: list[LoadReading]) -> Steps[None]:
-        """No other mapping may be better; but the untouched step may be, where all devices slowed."""
+        """After a change from which no other mapping can gain: try the untouched step if steps clearly slowed, and go
+        on with it if it is faster. Otherwise change nothing, and say why.
+        """
         before, lost_s, begin = self.trials.mode, self.trials.lost_s, self._step()
         if (yield from self._untouched_looks.try_instead(found)):
             self.monitor.act_on(readings, found)
             self.planner.slowed(self.monitor.load.devices, self.monitor.load.links)
             self._conclude(found, before, self.trials.lost_s - lost_s, begin)
             return
-        only_probed = found.step_ratio == 1.0 and isinstance(self.trials.mode, Placed)  # they said that it had eased
+        only_probed = found.step_ratio == 1.0 and isinstance(self.trials.mode, Placed)  # probes said the load eased
         if found.kind == "alike":
             self.monitor.take_for_usual(readings)
             self._level.solved()
@@ -342,10 +348,10 @@ class Adaptation:
             self._stay(f"{found.why}; nothing that was tried is better than {ms(now_s, 1)} a step: staying")
         load, is_whole = self.monitor.load, not trials.live.session.missing
         if is_whole and not (load.devices or load.links) and found.has_eased and trials.favourite is not UNTOUCHED:
-            trials.favourite = trials.mode  # the untouched step stays it: what slows that is no load on a device
+            trials.favourite = trials.mode  # an untouched favourite stays: what slows it may be no load on a device
         trials.forget(self.settings.kept)
         change = self._learn()
-        if change is not None:  # it came while others were looked at
+        if change is not None:  # the load changed during the look at other modes
             self._alarm(change)
         return moved
 

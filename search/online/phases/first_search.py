@@ -96,8 +96,9 @@ class FirstSearch:
         self._say_end()
 
     def _look_again(self) -> Steps[None]:
-        """Race the nearest others again if step times clearly changed once nothing is built any more: then what the
-        machine did beside the search may have decided it. The untouched step need not have changed with them.
+        """Race the nearest modes again if step times clearly changed after the last build, because then other work of
+        the machine may have decided the search. The larger the change, the farther away a mode may be to race: the
+        untouched step need not have changed with the mappings.
         """
         if not isinstance(self.trials.mode, Placed) or not self.trials.latest_s:
             return

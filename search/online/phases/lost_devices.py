@@ -14,7 +14,7 @@ from search.online.phases.every import Every
 from search.online.phases.retry_later import RetryLater
 from search.online.trials.trials import Say
 
-# Steps and seconds, at least, between two checks whether a device was lost without being used: each opens connections.
+# Least steps and seconds between two checks whether an idle device was lost. Each check opens connections.
 CHECK_EVERY, CHECK_EVERY_S = 50, 1.0
 
 
@@ -28,11 +28,11 @@ class LostDevices:
         self.live, self._say = live, say
         self._looking, self._checking, self._counting = Every(probe_every), Every(CHECK_EVERY), Every(CHECK_EVERY)
         self._rejoining, self._freeing, self._clock = RetryLater(clock), RetryLater(clock), clock
-        self._checked_s = -math.inf  # when it was last checked
-        self._given_up = set[tuple[str, str]]()  # of what it was said
+        self._checked_s = -math.inf  # when it was last checked whether an idle device was lost
+        self._given_up = set[tuple[str, str]]()  # devices and reasons that were reported
 
     def due(self, step: int) -> int:
-        """How many steps later `check` may have something to do."""
+        """Return in how many steps `check` or `free` may have something to do."""
         return min(self._looking.left(step), self._checking.left(step))
 
     def check(self, step: int) -> None:
@@ -56,7 +56,7 @@ class LostDevices:
                     f"{name} is given up: its worker cannot be started ({why.rstrip('.')}). What was placed goes on "
                     "without it; no search begins any more until the program is started again.",
                 )
-        elif checks and self._clock() - self._checked_s >= CHECK_EVERY_S:  # else an idle worker is lost unnoticed
+        elif checks and self._clock() - self._checked_s >= CHECK_EVERY_S:  # nothing else notices a lost idle worker
             self._checked_s = self._clock()
             session.suspect()
 

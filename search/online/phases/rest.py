@@ -25,12 +25,12 @@ from search.online.settings import OnlineSettings
 from search.online.trials.trials import LATEST, Trials
 from search.online.trials.tried import LiveTrial
 
-FAR = 1.5  # times the untouched step: a mapping that takes longer is not near
-NEARER = 0.9  # of that, which a look must show: few steps tell little, and a whole search follows
-SEEN_EVERY_S = 0.02  # seconds of steps of which only the last is sent to the script
-SHARE = 0.03  # of the time of rest that looks may cost
-FIRST_SPENT_S = 2.0  # what a look is taken to cost before the first one
-SOONER, LATER = 1 / 8, 8.0  # factors of a wait: where steps took as long as the mapping, and where nothing changed
+FAR = 1.5  # a mapping that takes this many times as long as the untouched step is not near
+NEARER = 0.9  # share of FAR below which a look counts a mapping as near: few steps tell little, and a search follows
+SEEN_EVERY_S = 0.02  # seconds between two steps at rest that are sent to the script
+SHARE = 0.03  # share of the time at rest that looks may cost
+FIRST_SPENT_S = 2.0  # seconds that the first look is assumed to cost, and every look at least
+SOONER, LATER = 1 / 8, 8.0  # factors of a wait: if steps became as slow as the mapping, and if nothing changed
 MOST_DOUBLINGS = 8
 
 
@@ -52,9 +52,9 @@ class Rest:
         self.is_calm = False  # whether the training waits only for a change of step times, or for time to pass
         self._margin = 0.0  # step time of `nearest` divided by that of the untouched step
         self._usual_s: float | None = None  # median step at rest since `_margin` was measured
-        self._spent_s = FIRST_SPENT_S  # seconds that the last look cost, and a search that followed it
-        self._vain = 0  # looks in a row after which the training rested on, or again
-        self._leaving = RetryLater(clock)  # whether the devices can be left
+        self._spent_s = FIRST_SPENT_S  # seconds that the last look cost, with the search that followed it, if any
+        self._vain = 0  # looks in a row that found no mapping near, or only one that a search did not confirm
+        self._leaving = RetryLater(clock)  # when to try again to leave the devices
 
     @property
     def is_due(self) -> bool:
@@ -97,7 +97,9 @@ class Rest:
             self.trials.free()
 
     def searched(self, cost_s: float) -> None:
-        """A search followed the last look, and cost so many seconds; in vain where rest is due again."""
+        """Note that a search, which cost `cost_s` seconds, followed the last look. If rest is due again, the look was
+        in vain.
+        """
         self._spent_s += cost_s
         if self.is_due:
             self._count_vain()

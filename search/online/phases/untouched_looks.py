@@ -1,6 +1,8 @@
-"""Looks at the untouched step, where that is the favourite and another mode runs: that a load has left this process's
-cores may go unnoticed where the incumbent's devices are others. Likewise at a mapping to which the untouched step was
-preferred, because the steps of this process do not show that a load has left its devices.
+"""Compares the untouched step with a mapping now and then, because the steps of one do not show that a load on the
+other has gone.
+
+If a mapping runs and the untouched step is the favourite, a load may leave this process's cores while the mapping's
+devices are others. If the untouched step was preferred to a mapping, a load may leave the mapping's devices.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ MOST = 4 * FIRST
 
 
 class UntouchedLooks:
-    """Looks at the untouched step, which are further and further apart while they bring nothing."""
+    """Looks at the favourite, if that or the incumbent is the untouched step. Looks that bring nothing are further and
+    further apart.
+    """
 
     def __init__(self, trials: Trials, settings: OnlineSettings) -> None:
         self.trials, self.settings = trials, settings
         self._wait, self._due_step = FIRST, 0
 
     def is_due(self, step: int) -> bool:
-        """Whether to look at this step, if the favourite is another mode than the incumbent."""
+        """Whether to look after call number `step`, if the favourite is another mode than the incumbent."""
         return step >= self._due_step and (self.trials.favourite is UNTOUCHED or self.trials.mode is UNTOUCHED)
 
     def later(self, step: int) -> None:
@@ -32,7 +36,7 @@ class UntouchedLooks:
         self._due_step = step + self._wait
 
     def look(self) -> Steps[bool]:
-        """Look at the favourite, and go on with it if it is faster; returns whether it is. Call `later` afterwards."""
+        """Try the favourite, and go on with it if it is faster. Returns whether it is. Call `later` afterwards."""
         trials, mode, favourite = self.trials, self.trials.mode, self.trials.favourite
         assert favourite is not None
         yield from trials.try_out(favourite, self.settings.quick)
@@ -43,8 +47,9 @@ class UntouchedLooks:
         return moved
 
     def try_instead(self, found: Diagnosis) -> Steps[bool]:
-        """Try it out where it competes and steps of a mapping have clearly slowed, though no other mapping would be
-        faster: it may run on other cores. Returns whether it runs now.
+        """Try the untouched step if it competes and steps of the mapping that runs have clearly slowed. No other
+        mapping would be faster, but the untouched step may run on other cores. Returns whether it runs now. Does
+        nothing in a dry run.
         """
         trials, mode = self.trials, self.trials.mode
         has_slowed = isinstance(mode, Placed) and found.step_ratio > CLEAR
@@ -54,7 +59,9 @@ class UntouchedLooks:
 
 
 def compare_untouched(trials: Trials, settings: OnlineSettings) -> Steps[None]:
-    """Try it out where it competes and was not measured, and race the incumbent against what is nearly as fast."""
+    """If the untouched step competes, try it unless it was measured, and race the incumbent against modes that are
+    nearly as fast.
+    """
     if not trials.untouched_competes:
         return
     if trials.mode is not UNTOUCHED and UNTOUCHED not in trials.step_s:

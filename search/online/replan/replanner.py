@@ -66,7 +66,7 @@ class Replanner:
         return [self._ordered(view, p) for p in _best_first(fitting)]
 
     def tell(self, measured: Sequence[tuple[OpDevices, Result]]) -> None:
-        """Learn the results of mappings, proposed or not, under the current load. Of several results the last counts.
+        """Learn the results of mappings, proposed or not, under the current load. The last result of a mapping counts.
 
         Raises BadInputError for a mapping of another graph.
         """
@@ -122,7 +122,7 @@ class Replanner:
         load = Load.of(self.topology, device_factor, link_factor)
         self.load = next((known for known in self._told if known.is_like(load)), load)
         self._told.setdefault(self.load, {})
-        if self.load != AS_PROFILED:  # what is known as profiled may have grown since
+        if self.load != AS_PROFILED:  # more may have been learned without load since
             self._views = {key: view for key, view in self._views.items() if key[1] == AS_PROFILED}
             self._sessions = {key: session for key, session in self._sessions.items() if key[1] == AS_PROFILED}
         self.ended = None
@@ -180,7 +180,7 @@ class Replanner:
         return replace(view, prediction=replace(prediction, predictor=predictor), knows=len(self._measured(view)))
 
     def _measured(self, view: _View) -> list[tuple[OpDevices, Result]]:
-        """What was told under the view's load of its own devices, by their indices there."""
+        """Return the results under the view's load of mappings on its devices, by their indices in the view."""
         told = self._told[view.load].items()
         return [(self._within(view, devices), result) for devices, result in told if view.has(devices)]
 

@@ -1,3 +1,3 @@
 """Trials within a training: `trials` builds and judges proposals, `race` steps them beside the incumbent, `tried` keeps
-their results.
+the results.
 """

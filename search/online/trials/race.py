@@ -20,8 +20,8 @@ CLEARLY = 0.06  # share of a step; the noise of few steps may hide which mode is
 
 
 def sample(mode: Mode, repeats: int, hopeless_s: float = math.inf) -> Steps[list[float]]:
-    """Seconds of `repeats` steps in `mode`; stops after two in a row that take longer than `hopeless_s`, since one may
-    be a straggler.
+    """Return the seconds of `repeats` steps in `mode`. Stops after two steps in a row that take longer than
+    `hopeless_s`, because a single one may be a straggler.
     """
     yield mode
     took: list[float] = []
@@ -31,15 +31,15 @@ def sample(mode: Mode, repeats: int, hopeless_s: float = math.inf) -> Steps[list
 
 
 def measured(steps_s: Sequence[float], *wanted: int) -> Measured:
-    """The result of these steps, stopped early unless they are as many as one of `wanted`."""
+    """Return the result of these steps. It is marked as stopped early unless their number is one of `wanted`."""
     return replace(summary(steps_s), stopped_early=len(steps_s) not in wanted)
 
 
 def race(modes: Sequence[Mode], repeats: int, hopeless: float = math.inf) -> Steps[dict[Mode, list[float]]]:
     """Return the seconds of `repeats` steps of each mode. Two turns keep a drift of the machine from favouring a mode.
 
-    After the first turn, those clearly slower than the fastest drop out; if only one is left, there is no second turn.
-    hopeless: two steps in a row that take this many times as long as one of modes[0] end a turn.
+    After the first turn, modes that are clearly slower than the fastest drop out. If only one is left, there is no
+    second turn. hopeless: two steps in a row that take this many times as long as one of modes[0] end a turn.
     """
     took: dict[Mode, list[float]] = {mode: [] for mode in modes}
     first = first_turn(repeats)
@@ -53,7 +53,7 @@ def race(modes: Sequence[Mode], repeats: int, hopeless: float = math.inf) -> Ste
 
 
 def first_turn(repeats: int) -> int:
-    """How many steps of a mode the first of the two turns counts."""
+    """Return how many of a mode's `repeats` steps the first of the two turns counts."""
     return -(-repeats // 2)
 
 

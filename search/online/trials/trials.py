@@ -24,7 +24,7 @@ from search.online.trials.tried import LiveTrial, Tried
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Mode)
-LEAST_S, MOST_TIMES = 0.02, 4  # of steps shorter than LEAST_S, a trial counts more, up to MOST_TIMES as many
+LEAST_S, MOST_TIMES = 0.02, 4  # a trial of steps shorter than LEAST_S counts more of them, up to MOST_TIMES as many
 LATEST = 24  # steps of the incumbent that are remembered
 NEAR = 1.06  # a mode that takes up to this many times the step time to beat may be as fast: a sample tells no more
 SINGLES = 2  # single devices that stay built
@@ -37,7 +37,7 @@ class TrialSettings:
 
     repeats: int = 8  # counted steps of each mode in a race
     sample_steps: int = 3  # counted steps of a mode that is new
-    hopeless: float = 2.0  # two steps in a row this many times as long as the incumbent's end a sample
+    hopeless: float = 2.0  # a sample ends after two steps in a row this many times as long as the incumbent's
     least_gain: float = 0.01  # share of a step worth a move
     sigmas: float = 1.0  # standard deviations that a gain must exceed
 
@@ -182,8 +182,9 @@ class Trials:
             self.move(best, took[best], _against(results[best], results.get(self.mode, results[bar])))
 
     def race_near(self, modes: Sequence[Mode], settings: TrialSettings, drift: float = 1.0) -> Steps[None]:
-        """Race the incumbent against those of `modes` that are nearly as fast, the untouched step before others. drift:
-        by how many times steps may have changed against each other since they were compared.
+        """Race the incumbent against at most MOST_NEAR of those `modes` that are nearly as fast: the untouched step
+        first, then the fastest. drift: the factor by which step times of the modes may have changed relative to each
+        other since they were compared.
         """
         limit_s = NEAR * drift * self.bar_s
         near = [mode for mode in modes if mode is not self.mode and self.known_s(mode) <= limit_s]
@@ -287,7 +288,7 @@ class Trials:
         self.tried.clear()
 
     def free(self) -> None:
-        """Go on untouched, and free all that was built. Of times, only those stay known that reports give."""
+        """Go on untouched, and free all that was built. Only step times that reports give stay known."""
         single_s, here_s = self.best_single_s, self.step_s.get(UNTOUCHED)
         for built in self.built:
             built.step.close()
@@ -367,7 +368,7 @@ class Trials:
         return summary(list(self.latest_s)[-max(settings.repeats, settings.sample_steps) :])
 
     def _note(self, results: dict[Mode, Measured], anchor: Mode, beside: Measured) -> None:
-        """Keep these results, scaled to the known time of `anchor`, which took `beside` beside them."""
+        """Keep these results, scaled to the known step time of `anchor`. beside: what `anchor` took beside them."""
         scale = self.step_s.setdefault(anchor, beside.step_s) / beside.step_s
         for mode, found in results.items():
             switch_s = mode.switch_s if isinstance(mode, Placed) else 0.0

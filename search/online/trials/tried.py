@@ -10,7 +10,7 @@ from placer.result import Result
 from placer.train.steps.modes import WHOLE
 from search.online.replan.proposal import Proposal
 
-MOST_TRIED = 500  # mappings kept after a search: with its run order, one of 10,000 ops takes up to 1 MB
+MOST_TRIED = 500  # mappings that are kept; one of 10,000 ops, with its run order, takes up to 1 MB
 
 
 @dataclass(frozen=True)
