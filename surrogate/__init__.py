@@ -1,1 +1,1 @@
-"""Predicts: costs, timelines and objectives of mappings that were not run."""
+"""Predictions: costs, timelines and objectives of mappings without running them."""

@@ -1,8 +1,8 @@
 """How Placer compiles: four decorators, so that every kernel is cached on disk, free of the GIL and typed for mypy.
 
 Sums keep their order and nothing is fused, so results agree with plain Python to the last bit. A compiled function may
-call one from another file: the cache on disk notices when the source of either changes. Where nothing can be kept on
-disk, or what is kept cannot be read, a function is compiled anew.
+call one from another file: the cache on disk notices when the source of either changes. If the cache cannot be written
+or read, the function is compiled again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-# What only compiled functions call gets no entry for Python, whose compilation took a third of the time.
+# Functions that only compiled functions call get no entry point for Python, which took a third of the compile time.
 UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-# What reading a file raises that another user wrote, or that was cut off when the machine lost its power.
+# The errors of reading a cache file that another user wrote, or that a power cut left incomplete.
 UNREADABLE = (OSError, EOFError, ValueError, AttributeError, ImportError, pickle.UnpicklingError)
 NOT_KEPT = (
     "placer: compiled functions cannot be kept on disk, neither beside Placer's modules nor in your cache folder, so "
@@ -33,33 +33,33 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def jit(function: F) -> F:
-    """`function` as machine code, compiled at its first call with each set of argument types."""
+    """Compile `function` to machine code, at its first call with each set of argument types."""
     return _compiled(function)
 
 
 def inlined(function: F) -> F:
-    """What jitted functions call, copied to where it is called: passing its arrays would take longer."""
+    """Compile a function that jitted functions call. It is copied into its callers: passing its arrays takes longer."""
     return _compiled(function, forceinline=True, **UNWRAPPED)
 
 
 def kernel(function: F) -> F:
-    """As `jit`, where nothing is allocated: no references are counted, which made loops over arrays in tuples up to
-    seven times faster. Call it from a jitted function, which keeps the arrays alive.
+    """Compile a function that allocates nothing. Unlike `jit` this counts no references, which made loops over arrays
+    in tuples up to seven times faster. Call the kernel from a jitted function, which keeps the arrays alive.
     """
     return _compiled(function, _nrt=False, **UNWRAPPED)
 
 
 def inner(function: F) -> F:
-    """What kernels call, copied to where it is called."""
+    """Compile a function that kernels call. It is copied into its callers."""
     return _compiled(function, forceinline=True, _nrt=False, **UNWRAPPED)
 
 
 def _compiled(function: F, **options: bool) -> F:
     dispatcher = numba.njit(nogil=True, error_model="numpy", **options)(function)
-    if dispatcher is not function:  # it is where the user set NUMBA_DISABLE_JIT
+    if dispatcher is not function:  # they are the same if the user set NUMBA_DISABLE_JIT
         try:
             dispatcher.enable_caching()
-        except RuntimeError:  # no folder can be written
+        except RuntimeError:  # no cache folder is writable
             _say_not_kept()
         else:
             _stamp_cache(dispatcher, cast(FunctionType, function))
@@ -68,8 +68,9 @@ def _compiled(function: F, **options: bool) -> F:
 
 
 def _stamp_cache(dispatcher: Any, function: FunctionType) -> None:
-    """numba stamps a cached function with its own file only, and would go on using what others have since changed. The
-    version is compared before anything is unpickled, which fails where it names a module that has moved.
+    """Stamp the cached function with all files that it depends on. numba stamps it with its own file only, and would
+    not notice changes in the others. The stamp is also part of the version, because numba compares the version before
+    it unpickles anything, and unpickling fails if it names a module that has moved.
     """
     file = dispatcher._cache._cache_file
     file._source_stamp = _stamp(function)
@@ -77,7 +78,7 @@ def _stamp_cache(dispatcher: Any, function: FunctionType) -> None:
 
 
 class _Cache:
-    """numba's cache of one function, of which nothing that goes wrong with files ends the program."""
+    """numba's cache of one function, with file errors caught so that they never end the program."""
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
@@ -86,14 +87,14 @@ class _Cache:
         return getattr(self._cache, name)
 
     def load_overload(self, *arguments: Any) -> Any:
-        """As numba's; None where the files cannot be read."""
+        """Load as numba does; return None if the files cannot be read."""
         try:
             return self._cache.load_overload(*arguments)
         except UNREADABLE:
             return None
 
     def save_overload(self, *arguments: Any) -> None:
-        """As numba's; nothing is kept where the disk is full."""
+        """Save as numba does; keep nothing if the files cannot be written, such as on a full disk."""
         try:
             self._cache.save_overload(*arguments)
         except UNREADABLE:
@@ -106,7 +107,7 @@ def _say_not_kept() -> None:
 
 
 def _stamp(function: FunctionType) -> str:
-    """A digest of the function's file, and of the compiled functions and numbers of other files that it names."""
+    """Return a digest of the function's file and of the global compiled functions and numbers that it uses."""
     digest = sha256(_source(function.__code__.co_filename))
     for name in function.__code__.co_names:
         value: Any = function.__globals__.get(name)

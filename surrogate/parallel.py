@@ -1,4 +1,4 @@
-"""All cores, or as many as are allowed, for what is computed row by row."""
+"""Computing row by row on all cores, or on a given number of cores."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ from placer.errors import BadInputError
 Rows = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
-# Below so many steps of work, one core is done before a second has started.
+# The least number of steps of work for a second core; with less work the first core is done before a second starts.
 WORTH_A_THREAD = 15_000
-# Pieces per core, so that one that is held up leaves its share to the others; fewer where there is little to share.
+# Pieces per core, so that the other cores take over the work of a core that is held up; fewer if there is little work.
 PIECES = 4
 
-_most_cores: int | None = None  # that this process may use; None: all it has
+_most_cores: int | None = None  # the most cores that this process may use; None: all it has
 
 
 def use_cores(most: int) -> None:
-    """Compute on at most so many cores from now on, in a process that has others like it beside it."""
+    """Compute on at most `most` cores from now on. For processes that run side by side with others of their kind."""
     global _most_cores
     _most_cores = most
 
 
 def in_pieces(compute: Callable[[slice], None], rows: int, size: int) -> None:
-    """`compute` all rows, on all cores where that many rows of `size` steps are worth it; it must let go of the GIL."""
+    """Call `compute`, which must release the GIL, on slices of all `rows`; on all cores if the work is worth it.
+
+    size: steps of work per row.
+    """
     cores = min(_most_cores or sys.maxsize, len(usable_cores()))
     pieces = min(rows, cores * PIECES, rows * size // WORTH_A_THREAD)
     if cores == 1 or pieces < 2:
@@ -48,10 +51,10 @@ def in_pieces(compute: Callable[[slice], None], rows: int, size: int) -> None:
 
 
 def by_row(compute: Callable[[Rows, Floats], None], rows: ArrayLike, ops: int, devices: int, size: int) -> Floats:
-    """[mappings] the number of each of `rows`, [mappings, ops] device indices; `in_pieces` of `size` steps a row.
+    """Return one number for each row of `rows`, [mappings, ops] device indices, computed `in_pieces`.
 
-    compute: fills in the numbers of some rows, NaN where a device is none. Raises BadInputError for that, and for
-    another shape.
+    compute: fills in the numbers of some rows, NaN for a row with an invalid device index. size: steps of work per row.
+    Raises BadInputError for an invalid device index and for a wrong shape.
     """
     given = np.ascontiguousarray(rows, dtype=np.int32)
     if given.ndim != 2 or given.shape[1] != ops:
@@ -65,5 +68,5 @@ def by_row(compute: Callable[[Rows, Floats], None], rows: ArrayLike, ops: int, d
 
 @cache
 def _pool(cores: int) -> ThreadPoolExecutor:
-    """Threads that wait for work: starting them takes as long as a small batch."""
+    """Return a pool of threads that is kept, because starting threads takes as long as a small batch."""
     return ThreadPoolExecutor(cores, thread_name_prefix="placer-compute")

@@ -1,7 +1,7 @@
-"""Plan -> new graph: each op that the plan names becomes parts, and data is cut and put together where plans meet.
+"""Dividing a graph by a plan: each op that the plan names becomes parts, and tensors are cut and joined where needed.
 
-A part is an ordinary op on its share of the data. Tensors between two ops that are divided alike stay in parts; so data
-is cut once where a region of such ops begins, and put together once where it ends.
+A part is an ordinary op on its share of the data. Tensors between two ops that are divided alike stay in parts. So data
+is cut once where a region of such ops begins, and joined once where it ends.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from placer.splits.step_graph import StepGraph
 from placer.trace.graph_def.node_def import parse_input, set_inputs
 from placer.trace.variable_parts import VariableParts
 
-MOST_PARTS = 1024  # of an op: each is a node of the graph
+MOST_PARTS = 1024  # the most parts of an op, because each is a node of the graph
 
 
 @dataclass(frozen=True)
 class DividedGraph:
-    """What `divide` makes."""
+    """The result of `divide`."""
 
     graph_def: Any
-    outputs: tuple[str, ...]  # the tensor for each tensor asked for
+    outputs: tuple[str, ...]  # the tensor for each of the `outputs` asked for
     writes: tuple[str, ...]
-    variables: Mapping[str, VariableParts]  # node of a variable that is divided -> its parts
+    variables: Mapping[str, VariableParts]  # node of a divided variable -> its parts
     part_of: Mapping[str, str]  # part -> the op that was divided
-    part: Mapping[str, int]  # node of the new graph -> the part for which it is; nodes for all parts are not there
+    part: Mapping[str, int]  # node of the new graph -> the part that it belongs to; without nodes for all parts
     sums: Mapping[str, str]  # node that adds up micro-batches -> the op that was divided
-    is_limited: bool  # whether no more micro-batches are under way at once than the plan allows
+    is_limited: bool  # whether at most `in_flight` micro-batches of the plan are under way at once
 
 
 def divide(graph: StepGraph, plan: SplitPlan, outputs: Sequence[str], writes: Sequence[str]) -> DividedGraph:
-    """Divide a step's graph as `plan` says. outputs: tensors that have to be whole at the end. writes: nodes that have
-    to run.
+    """Divide a step's graph by `plan`. outputs: tensors that have to be whole at the end. writes: nodes that have to
+    run.
 
-    Raises PlanError where the plan names an op that is not there, a way that its rule does not have, more parts than
-    there are elements, a variable whose ops are not all divided with it, or different numbers of micro-batches.
+    Raises PlanError if the plan names an op that the step lacks, a way that its rule lacks, more parts than there are
+    elements, a variable whose ops are not all divided with it, or different numbers of micro-batches.
     """
     missing = [name for name in plan.divisions if name not in graph.nodes]
     if missing:
@@ -59,7 +59,7 @@ class _Divider:
         self.graph, self.plan = graph, plan
         self.micro_batches = plan.micro_batches
         self.pieces = Pieces(graph, in_turn=self.micro_batches is not None)
-        self.nodes: dict[str, tuple[str, ...]] = {}  # op -> nodes of the new graph that do what it did
+        self.nodes: dict[str, tuple[str, ...]] = {}  # op -> nodes of the new graph that replace it
         self.variables: dict[str, VariableParts] = {}
         self.part_of: dict[str, str] = {}
 
@@ -132,7 +132,9 @@ class _Divider:
             self._divide_variable(op, way, bounds, names)
 
     def _taken(self, way: Way, text: str, cut: Cut | Own | None) -> Cut | Own | Local | None:
-        """How each part takes a tensor: where it made an estimate, that, unless all parts have to make the same."""
+        """Return how each part takes a tensor: as `cut`, or its own estimate if it has one and the op's parts need not
+        compute the same values.
+        """
         held = self.pieces.parts.get(text)
         if cut is None and held is not None and isinstance(held.kind, Local) and Copied() not in way.outputs:
             return held.kind
@@ -143,7 +145,7 @@ class _Divider:
         part.CopyFrom(node)
         part.name = self.pieces.fresh(f"{op.name}/part_{i}")
         part.attr.pop("_output_shapes", None)
-        part.attr.pop("_class", None)  # where it names an op that is in parts, it could not be imported
+        part.attr.pop("_class", None)  # a node whose _class names a divided op could not be imported
         set_inputs(part, inputs)
         self.pieces.part[part.name] = i
         return str(part.name)
@@ -154,7 +156,7 @@ class _Divider:
             ways = self.graph.ways(op.name)
             known = f"it can be divided along {', '.join(ways)}" if ways else "it has to stay whole"
             raise PlanError(f"op {short(op.name)} ({op.type}) has no rule for {short(division.way)}; {known}.")
-        if division.parts > MOST_PARTS and way.extent >= MOST_PARTS:  # a smaller extent says more, below
+        if division.parts > MOST_PARTS and way.extent >= MOST_PARTS:  # the error below is better for a smaller extent
             raise PlanError(
                 f"op {short(op.name)} ({op.type}) is to be divided into {division.parts} parts; "
                 f"ask for 2 to {MOST_PARTS}."
@@ -167,7 +169,9 @@ class _Divider:
         return way
 
     def _bounds(self, op: Any, way: Way, parts: int, texts: Sequence[str]) -> tuple[int, ...]:
-        """Of the parts along the factor: those of an input that is in parts along it already, else equal parts."""
+        """Return the bounds of the parts along the factor: those of an input that is in parts along it already, else of
+        equal parts.
+        """
         if not way.extent:
             return self._bounds_of_estimates(op, parts, texts)
         found = []
@@ -191,7 +195,7 @@ class _Divider:
         return bounds if min(b - a for a, b in pairwise(bounds)) >= way.least else even
 
     def _bounds_of_estimates(self, op: Any, parts: int, texts: Sequence[str]) -> tuple[int, ...]:
-        """Of the parts' examples, where an op works on what parts made of these."""
+        """Return the bounds of the parts' examples, for an op that works on each part's estimates."""
         found = (self.pieces.parts.get(text) for text in texts)
         bounds = {held.bounds for held in found if held and isinstance(held.kind, Local) and len(held.names) == parts}
         if not bounds:
@@ -219,7 +223,7 @@ class _Divider:
         return self.pieces.share(text, cut.axis, scaled, i)
 
     def _estimate(self, op: Any, text: str, bounds: Sequence[int], i: int) -> str:
-        """What part i made of its own examples, where the op is divided by examples in the same shares."""
+        """Return the name of part i's own estimate. The op must be divided by examples in the same shares."""
         held = self.pieces.parts[text]
         if [bound * held.bounds[-1] for bound in bounds] != [bound * bounds[-1] for bound in held.bounds]:
             raise PlanError(
@@ -238,7 +242,7 @@ class _Divider:
         return held.names[i]
 
     def _sized(self, op: Any, way: Way, bounds: Sequence[int]) -> list[dict[int, str]]:
-        """For each part the constants that say its size, by data input."""
+        """Return for each part data input -> the constant with the part's size."""
         found = []
         for i in range(len(bounds) - 1):
             values = {size.argument: static(op, size.argument).copy() for size in way.sizes}
@@ -278,16 +282,16 @@ class _Divider:
         self.variables[op.name] = found
 
     def _controls(self, node: Any) -> list[str]:
-        """The ops for which a node waits."""
+        """Return the ops for which a node waits."""
         return [parse_input(text)[0] for text in node.input if text.startswith("^")]
 
     def _waits(self, names: Sequence[str]) -> list[str]:
-        """Control inputs for all that do what these ops did."""
+        """Return control inputs on all nodes that replace these ops."""
         return [f"^{part}" for name in names for part in self.nodes[name]]
 
     def _waits_of_part(self, op: Any, waits: Sequence[str], i: int, parts: int) -> list[str]:
-        """Part i waits for the same part of an op that is divided alike, where their parts share no state; else for all
-        that do what the op did.
+        """Return the control inputs of part i. It waits for the same part of an op with as many parts, if the parts of
+        both ops share no state; else for all nodes that replace the op.
         """
         found = []
         for name in waits:
@@ -297,7 +301,7 @@ class _Divider:
         return found
 
     def _is_apart(self, op: Any) -> bool:
-        """Whether parts of a divided op share no state: there is none, or each part has variables of its own."""
+        """Whether the parts of a divided op share no state: the op has none, or each part has its own variables."""
         handles = [tensor for tensor in op.inputs if tensor.dtype == tf.resource]
         own = all(text_of(tensor.op.name, tensor.value_index) in self.pieces.parts for tensor in handles)
         return own if op.type in ON_VARIABLES else not op.op_def.is_stateful

@@ -1,4 +1,4 @@
-"""Parts that tell each other something before they can finish: their nodes."""
+"""The nodes of parts that exchange data before they can finish."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from placer.trace.graph_def.node_def import parse_input, set_inputs
 def add_exchanging(
     pieces: Pieces, op: Any, way: Way, inputs: Sequence[Sequence[str]], bounds: Sequence[int], controls: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Add the nodes of an op's parts. inputs: data inputs of each part. controls: what the op waits for.
+    """Add the nodes of an op's parts. inputs: data inputs of each part. controls: control inputs of the op.
 
-    Returns the nodes of the op's own type, and the outputs of each part. TensorFlow writes them in a graph of their
-    own, from where they are copied; what only makes outputs that are taken from the first part is left out elsewhere.
+    Returns the nodes of the op's own type, and the outputs of each part. TensorFlow writes the nodes in a separate
+    graph, from which they are copied. Some outputs are only taken from the first part; the nodes that only make these
+    are left out of the other parts.
     """
     assert way.exchange is not None
     extents = [b - a for a, b in pairwise(bounds)]
@@ -63,7 +64,7 @@ def _stand_in(tensor: Any, cut: Any, extent: int) -> Any:
 
 
 def _needed(tensors: Iterable[Any]) -> set[str]:
-    """The ops that make these tensors, and all behind them."""
+    """Return the names of the ops that make these tensors, and of all ops that they depend on."""
     stack = [tensor.op for tensor in tensors]
     found = {op.name for op in stack}
     while stack:

@@ -1,10 +1,11 @@
-"""A plan by which each part of a batch normalises by its own examples' statistics, made of one that keeps the whole's.
+"""Local statistics: turning a plan with whole-batch statistics into one where each part normalises by its own examples.
 
-TensorFlow's fused ops are divided so by a rule. As Keras writes it, batch normalization is found by its moments: a
-mean over the examples of squared differences from their mean. From there on, each part goes on with its own numbers
-through all that leads back to its examples, and through what combines several such numbers. What joins on the way is
-done for its own share, too: these are the sums of the gradient. So each part does what a replica of data-parallel
-training does. Whatever else takes such a number, as a variable's update, takes the mean of all, weighted by shares.
+A rule divides TensorFlow's fused ops in this way. Batch normalization as Keras writes it is found by its moments: a
+mean over the examples of squared differences from their mean. After the moments, each part works with its own numbers
+in all ops that lead back to its examples, and in ops that combine several such numbers. Reductions over examples on the
+way (the sums of the gradient) are done for each part's own share, too. So each part computes what a worker of
+data-parallel training computes. All other users of such a number, for example a variable's update, take the mean of all
+parts, weighted by their shares.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ PASSED = frozenset({"Identity", "StopGradient", "PreventGradient", "Reshape", "S
 
 
 def with_local_statistics(graph: StepGraph, plan: SplitPlan) -> tuple[SplitPlan, int, int]:
-    """(the plan with local statistics, how many batch normalizations have them, how many keep those of the whole batch
-    though it is divided: what they do with them could not be followed, or a part would have a single value).
+    """Return (the plan with local statistics, how many batch normalizations have them, how many keep the statistics of
+    the whole batch).
+
+    A batch normalization keeps the whole statistics, although the batch is divided, if their use could not be followed,
+    or if a part would have a single value.
     """
     divisions = dict(plan.divisions)
     fused = [name for name in plan.divisions if _is_fused(graph, plan, name)]
@@ -40,8 +44,9 @@ def with_local_statistics(graph: StepGraph, plan: SplitPlan) -> tuple[SplitPlan,
 
 
 def kept_whole(plan: SplitPlan, made: int = 0, kept: int = 0) -> str | None:
-    """What of the plan has no local statistics though they were asked for, in words; None where all has. made, kept: as
-    `with_local_statistics` gives them.
+    """Return a sentence on what has no local statistics although they were asked for; None if all have them.
+
+    made, kept: the two numbers that `with_local_statistics` returns.
     """
     if kept:
         return (
@@ -52,7 +57,9 @@ def kept_whole(plan: SplitPlan, made: int = 0, kept: int = 0) -> str | None:
 
 
 def with_whole_statistics(graph: StepGraph, plan: SplitPlan) -> SplitPlan:
-    """The inverse, but that nothing is copied which became local: the plan with the statistics of the whole batch."""
+    """Return the plan with the statistics of the whole batch: the inverse of `with_local_statistics`, except that ops
+    which were copies before they became local stay whole.
+    """
     divisions = {}
     for name, division in plan.divisions.items():
         kind = graph.op(name).type
@@ -73,13 +80,13 @@ def _is_fused(graph: StepGraph, plan: SplitPlan, name: str) -> bool:
 
 @dataclass
 class _Finder:
-    """Finds what becomes local with the moments of a batch normalization."""
+    """A finder of the ops that become local together with the moments of a batch normalization."""
 
     graph: StepGraph
     plan: SplitPlan
 
     def moments(self) -> Iterator[tuple[Any, Any]]:
-        """(op of the variance, op of the mean) of each batch normalization over the examples."""
+        """Yield (op of the variance, op of the mean) of each batch normalization over the examples."""
         for op in self.graph.order:
             squares = op.inputs[0].op if op.type == "Mean" and self.is_reduced(op) else None
             if squares is None or squares.type != "SquaredDifference" or squares.name not in self.plan:
@@ -91,7 +98,7 @@ class _Finder:
                     yield op, source
 
     def is_reduced(self, op: Any) -> bool:
-        """Whether an op is a mean or sum over the examples, of which each part makes a share."""
+        """Whether an op is a mean or sum over the examples, to which each part adds its share."""
         division = self.plan.divisions.get(op.name)
         if division is None or op.type not in REDUCED or op.inputs[0].name not in self.examples:
             return False
@@ -103,7 +110,7 @@ class _Finder:
 
     @cached_property
     def examples(self) -> frozenset[str]:
-        """The tensors of which each part has its own examples: axis 0 comes from a step's input."""
+        """Return the tensors of which each part has its own examples: their axis 0 comes from an input of the step."""
         found: set[str] = set()
         for op in self.graph.order:
             if op.name in self.graph.inputs:
@@ -117,7 +124,9 @@ class _Finder:
         return frozenset(found)
 
     def region(self, variance: Any, mean: Any) -> dict[str, Division]:
-        """Ops that become local, each with its division; none where some use of them could not be followed."""
+        """Return the ops that become local, each with its division. Empty if some use of them cannot be followed, or if
+        a part would have a single value.
+        """
         parts = self.plan.divisions[variance.name].parts
         reduced, inner = {variance, mean}, set[Any]()
         before = -1
@@ -141,7 +150,7 @@ class _Finder:
         return {op.name: Division(LOCAL, parts) for op in local}
 
     def _lacks_values(self, op: Any, parts: int) -> bool:
-        """Whether one of so many parts would have a single value of what is reduced over."""
+        """Whether one of `parts` parts would have a single value to reduce over."""
         way = self.graph.way(op.name, LOCAL)
         return way is None or way.extent < parts * way.least
 
@@ -164,7 +173,7 @@ class _Finder:
         return op.type in VECTORS and op.name not in self.plan and self.graph.way(op.name, LOCAL) is not None
 
     def _sources(self, op: Any) -> set[Any]:
-        """The reductions over examples that an op's inputs come from by ops that each part may do."""
+        """Return the reductions over examples that lead to `op` through ops that each part may do itself."""
         found, stack, seen = set(), [op], {op}
         while stack:
             for source in {tensor.op for tensor in stack.pop().inputs} - seen:
@@ -176,7 +185,7 @@ class _Finder:
         return found
 
     def _is_by_examples(self, user: Any, tensor: Any) -> bool:
-        """Whether a divided op takes a tensor whole beside its own examples, or spreads it over these."""
+        """Whether each part of a divided op takes a tensor whole beside its own examples, or spreads it over them."""
         division = self.plan.divisions.get(user.name)
         way = self.graph.way(user.name, division.way) if division is not None else None
         if way is None or not _is_first(way.outputs[0]):
@@ -188,8 +197,9 @@ class _Finder:
         return all(_is_first(cut) and t.name in self.examples for cut, t in cuts)
 
     def _is_sound(self, op: Any, user: Any, local: set[Any], parts: int) -> bool:
-        """Whether a user of what is local works on it as well, or leads neither to an op that is divided nor to what
-        the step returns: a loss, whose gradient may be a constant.
+        """Whether a user of a local op works on it correctly: it is local too, or takes it beside its own examples, or
+        leads neither to a divided op nor to an output of the step. Such an output may be a loss, whose gradient may be
+        a constant.
         """
         if user in local:
             return True
@@ -213,7 +223,7 @@ def _is_first(kind: Any) -> bool:
 
 
 def _behind(tensor: Any) -> Any:
-    """What a tensor is, whatever only passes it on."""
+    """Return the tensor behind all ops that only pass it on."""
     while tensor.op.type in PASSED:
         tensor = tensor.op.inputs[0]
     return tensor

@@ -1,6 +1,7 @@
-"""Micro-batches in a divided graph: whether they need each other, and waits that let only a few be under way.
+"""Micro-batches in a divided graph: whether they need each other, and the waits that let only a few be under way.
 
-TensorFlow's executor starts whatever is ready. Without waits, all micro-batches would hold their activations at once.
+TensorFlow's executor starts every op that is ready. Without waits, all micro-batches would hold their activations at
+once.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def limit(graph_def: Any, turn: Mapping[str, int], parts: Collection[str], in_fl
 
 
 def _are_independent(graph_def: Any, turn: Mapping[str, int], parts: Collection[str]) -> bool:
-    """Whether no part of an op needs what another micro-batch makes."""
-    needs: dict[str, int] = {}  # node -> the micro-batches that it needs and is of, as bits
+    """Whether every part of an op needs only tensors of its own micro-batch, or of none."""
+    needs: dict[str, int] = {}  # node -> its own micro-batch and those that it needs, as bits
     for node in graph_def.node:
         own = 1 << turn[node.name] if node.name in turn else 0
         needs[node.name] = own

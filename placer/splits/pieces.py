@@ -16,8 +16,8 @@ from placer.splits.rules.way import Copied, Cut, Joined, Local, Own
 from placer.splits.step_graph import StepGraph
 
 MOST_COPIES = 4
-"""With so many parts at most, each gets a copy of its own of what is put together, so that devices send each other one
-message instead of two."""
+"""The most parts for which each part gets its own copy of a joined tensor, so that devices send each other one message
+instead of two."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class InParts:
     """A tensor in parts.
 
     bounds: where the parts begin and end, along the axis for a Cut, along the factor for Own and Local. Empty for
-    Joined, whose parts are added or compared, and for Copied, whose parts are each the whole.
+    Joined, whose parts are added or compared, and for Copied, where each part is the whole tensor.
     """
 
     kind: Cut | Joined | Own | Copied | Local
@@ -33,37 +33,37 @@ class InParts:
     bounds: tuple[int, ...] = ()
 
     def is_cut(self, axis: int, bounds: Sequence[int]) -> bool:
-        """Whether its parts are just these."""
+        """Whether the tensor is cut along `axis` at exactly `bounds`."""
         return isinstance(self.kind, Cut) and self.kind.axis == axis and self.bounds == tuple(bounds)
 
 
 class Pieces:
-    """Adds nodes to a new GraphDef, and knows for each tensor of the old one where it is.
+    """A new GraphDef under construction, and for each tensor of the old graph the tensors that stand for it.
 
-    in_turn: whether parts are micro-batches. Then nothing is copied for each part, and sums are added up as parts come,
-    so that no more than one gradient is kept.
+    in_turn: whether parts are micro-batches. Then joined tensors are not copied for each part, and sums are added up as
+    parts come, so that only one gradient is kept.
     """
 
     def __init__(self, graph: StepGraph, in_turn: bool = False) -> None:
         self.graph, self.in_turn = graph, in_turn
         self.graph_def = tf.compat.v1.GraphDef(library=graph.graph_def.library, versions=graph.graph_def.versions)
         self.parts: dict[str, InParts] = {}  # tensor -> its parts
-        self.renamed: dict[str, str] = {}  # tensor -> another one of the same value
-        self.part: dict[str, int] = {}  # node -> the part for which it is
-        self.sums: dict[str, str] = {}  # node that adds up micro-batches -> the op that made what it adds
+        self.renamed: dict[str, str] = {}  # tensor -> another tensor of the same value
+        self.part: dict[str, int] = {}  # node -> the part that it belongs to
+        self.sums: dict[str, str] = {}  # node that adds up micro-batches -> the op whose outputs it adds
         self._names = set(graph.nodes)
         self._made: dict[tuple[Any, ...], str] = {}
         self._means: dict[str, list[str]] = {}
 
     def add(self, name: str, op: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add a node under `name`, or one like it if that is taken. Returns its name."""
+        """Add a node under `name`, or a similar name if that is taken. Return the node's name."""
         node = self.graph_def.node.add(name=self.fresh(name), op=op, input=inputs)
         for key, value in attributes.items():
             node.attr[key].CopyFrom(value)
         return str(node.name)
 
     def fresh(self, name: str) -> str:
-        """A name that no node has."""
+        """Reserve and return a new node name: `name`, or `name` with a number."""
         found, n = name, 0
         while found in self._names:
             n += 1
@@ -72,13 +72,13 @@ class Pieces:
         return found
 
     def constant(self, name: str, value: Any) -> str:
-        """Add a constant."""
+        """Add a constant. Return its name."""
         proto = tf.make_tensor_proto(value)
         tensor = tf.compat.v1.AttrValue(tensor=proto)
         return self.add(name, "Const", [], dtype=tf.compat.v1.AttrValue(type=proto.dtype), value=tensor)
 
     def whole(self, tensor: str, copy: int = 0) -> str:
-        """The name of the whole of a tensor. copy: for which part of an op it is."""
+        """Return the name of the whole tensor, joined if it is in parts. copy: the part of an op that takes it."""
         found = self.parts.get(tensor)
         if found is None:
             return self.renamed.get(tensor, tensor)
@@ -95,7 +95,7 @@ class Pieces:
         return self._made[key]
 
     def share(self, tensor: str, axis: int, bounds: Sequence[int], i: int) -> str:
-        """The name of part i of a tensor that is to be cut along `axis` at `bounds`."""
+        """Return the name of part i of a tensor cut along `axis` at `bounds`."""
         found = self.parts.get(tensor)
         if found is not None and found.is_cut(axis, bounds):
             return found.names[i]
@@ -165,23 +165,23 @@ class Pieces:
         return found
 
     def _weighted(self, tensor: str) -> list[str]:
-        """Each part's estimate of a tensor, multiplied by its share of the examples."""
+        """Return each part's estimate of a tensor, multiplied by the part's share of the examples."""
         if tensor not in self._means:
             self._means[tensor] = self.shares(tensor, self.parts[tensor].names, self.parts[tensor].bounds)
         return self._means[tensor]
 
     def estimates(self, tensor: str, parts: Sequence[str], bounds: Sequence[int]) -> list[str]:
-        """Shares of a sum over examples, each divided by its share of them."""
+        """Return each part's share of a sum over examples, divided by the part's share of the examples."""
         scales = [bounds[-1] / (b - a) for a, b in pairwise(bounds)]
         return [self._scaled(tensor, part, "estimate", scales[i], i) for i, part in enumerate(parts)]
 
     def shares(self, tensor: str, parts: Sequence[str], bounds: Sequence[int]) -> list[str]:
-        """Means over parts, each multiplied by its share of the whole."""
+        """Return the mean over each part, multiplied by the part's share of the whole."""
         scales = [(b - a) / bounds[-1] for a, b in pairwise(bounds)]
         return [self._scaled(tensor, part, "weighted", scales[i], i) for i, part in enumerate(parts)]
 
     def _scaled(self, tensor: str, part: str, name: str, scale: float, i: int) -> str:
-        """Part i of a tensor, multiplied."""
+        """Add a node that multiplies part i of a tensor by `scale`. Return its name."""
         number = np.array(scale).astype(self.graph.tensor(tensor).dtype.as_numpy_dtype)
         constant = self.constant(f"{_stem(part)}/{name}_by", number)
         found = self.add(f"{_stem(part)}/{name}", "Mul", [part, constant], T=self.type_of(tensor))
@@ -189,7 +189,7 @@ class Pieces:
         return found
 
     def type_of(self, tensor: str) -> Any:
-        """The type of a tensor as an attribute."""
+        """Return the type of a tensor as an attribute."""
         return _type(self.graph.tensor(tensor).dtype)
 
 
@@ -198,7 +198,7 @@ def _type(dtype: tf.DType) -> Any:
 
 
 def _stem(tensor: str) -> str:
-    """A node name that says which tensor is meant."""
+    """Return a node name that identifies the tensor."""
     node, _, output = tensor.partition(":")
     return f"{node}/{output}" if output not in ("", "0") else node
 
@@ -208,10 +208,10 @@ def _node(tensor: str) -> str:
 
 
 def text_of(node: str, output: int) -> str:
-    """An input text of a GraphDef."""
+    """Return the text of a node's output in the inputs of a GraphDef."""
     return f"{node}:{output}" if output else node
 
 
 def names_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """Tensor names without ":0"."""
+    """Return tensor names without ":0"."""
     return tuple(text.removesuffix(":0") for text in texts)

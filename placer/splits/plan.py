@@ -1,4 +1,4 @@
-"""A plan of splits: which ops of a step are divided, along what, into how many parts."""
+"""A plan of splits: which ops of a step are divided, along which factor, and into how many parts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ the whole batch. It changes the mathematics."""
 
 
 class PlanError(BadInputError):
-    """A plan cannot be carried out; names the op and the reason."""
+    """A plan cannot be carried out. The message names the op and the reason."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """How one op is divided. way: the name of a factor, as the op's rule calls it."""
+    """The division of one op. way: the name of a factor in the op's rule."""
 
     way: str
     parts: int
@@ -27,10 +27,10 @@ class Division:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """divisions: node name -> how it is divided; ops that are not there stay whole.
+    """A plan of splits. divisions: node name -> its division; ops that are not in it stay whole.
 
-    in_flight: the parts are micro-batches, which are placed together and run one after another, and so many of them may
-    be under way at once; None = each part is placed on its own.
+    in_flight: how many micro-batches may be under way at once. The parts are then micro-batches, which are placed
+    together and run one after another. None = each part is placed on its own.
     """
 
     divisions: Mapping[str, Division] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class SplitPlan:
         return name in self.divisions
 
     def described(self, ops: int, variables: int) -> str:
-        """In words. ops: that the whole step has. variables: that are divided."""
+        """Describe the plan in words. ops: how many the whole step has. variables: how many are divided."""
         parts = " or ".join(str(n) for n in sorted({division.parts for division in self.divisions.values()}))
         what = "parts" if self.in_flight is None else "micro-batches"
         local = ", each with its own statistics in batch normalisation (which changes the mathematics)"
@@ -52,14 +52,17 @@ class SplitPlan:
 
     @property
     def is_local(self) -> bool:
-        """Whether some batch normalisation takes statistics of each part's own, so that the step does something else
-        than the whole one.
+        """Whether some batch normalisation uses each part's own statistics, so that the step computes something
+        different from the whole step.
         """
         return any(division.way == LOCAL for division in self.divisions.values())
 
     @property
     def micro_batches(self) -> int | None:
-        """How many; None where each part is placed on its own. Raises PlanError where ops have different numbers."""
+        """The number of micro-batches; None if each part is placed on its own, or no op is divided.
+
+        Raises PlanError if ops have different numbers, or if `in_flight` is below 1.
+        """
         if self.in_flight is None or not self.divisions:
             return None
         counts = sorted({division.parts for division in self.divisions.values()})
@@ -70,14 +73,14 @@ class SplitPlan:
         return counts[0]
 
     def regions(self) -> Iterator[tuple[Division, list[str]]]:
-        """The ops that are divided alike, for people and for files."""
+        """Yield each division with the names of the ops that are divided in this way, for people and for files."""
         named = sorted(self.divisions.items(), key=lambda item: (item[1].parts, item[1].way, item[0]))
         for division, items in groupby(named, key=lambda item: item[1]):
             yield division, [name for name, _ in items]
 
     @classmethod
     def of_regions(cls, regions: Iterable[tuple[Division, Sequence[str]]], in_flight: int | None = None) -> SplitPlan:
-        """The inverse of `regions`. Raises PlanError where an op is in two."""
+        """Make a plan of regions: the inverse of `regions`. Raises PlanError if an op is divided in two ways."""
         found: dict[str, Division] = {}
         for division, names in regions:
             for name in names:

@@ -15,8 +15,9 @@ SPLIT_OFF, SPLIT_AUTO = "off", "auto"  # instead of a file with splits: divide n
 
 
 def check_split(split: str, batchnorm: str, *, as_options: bool) -> None:
-    """Raises BadInputError for statistics that there are not, and for local ones where nothing is divided. as_options:
-    whether they were given to a command, or else to a function.
+    """Raise BadInputError for unknown statistics, and for local statistics if nothing is divided.
+
+    as_options: whether `split` and `batchnorm` were given to a command; else to a function.
     """
     name = "--split-batchnorm" if as_options else "split_batchnorm"
     if batchnorm not in BATCH_NORM:
@@ -29,24 +30,24 @@ def check_split(split: str, batchnorm: str, *, as_options: bool) -> None:
 
 
 def regions_of(plan: SplitPlan) -> list[SplitRegion]:
-    """A plan as mapping files have it."""
+    """Return a plan in the form of mapping files."""
     return [SplitRegion(division.way, division.parts, names) for division, names in plan.regions()]
 
 
 def plan_of(file: MappingFile) -> SplitPlan:
-    """The plan of a mapping file; without splits, an empty one. Raises PlanError where an op is named twice."""
+    """Return the plan of a mapping file, empty without splits. Raises PlanError if an op is divided in two ways."""
     regions = ((Division(region.way, region.parts), region.ops) for region in file.splits or [])
     return SplitPlan.of_regions(regions, None if file.in_flight is UNSET else file.in_flight)
 
 
 def plans_in(mapping: object) -> list[SplitPlan]:
-    """The plan of what was given as a mapping, if that is a file with splits; else none. Raises BadInputError."""
+    """Return the plan of `mapping` if it is the path of a file with splits; else nothing. Raises BadInputError."""
     plan = plan_of(read_mapping_file(mapping)) if isinstance(mapping, str | Path) else SplitPlan()
     return [plan] if len(plan) else []
 
 
 def read_plan(path: str | Path) -> SplitPlan:
-    """The plan in a mapping file. Raises BadInputError where the file has none."""
+    """Read the plan in a mapping file. Raises BadInputError if the file has no plan."""
     plan = plan_of(read_mapping_file(path))
     if not len(plan):
         raise BadInputError(f"{path}: $.splits is missing; give a mapping of a search that divided ops.")

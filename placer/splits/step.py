@@ -1,4 +1,4 @@
-"""A captured step with ops divided as a plan says, to be profiled, searched and placed like any other."""
+"""A captured step with ops divided by a plan, which can be profiled, searched and placed like any other step."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ class SplitStep:
 def split_step(
     captured: Captured, plan: SplitPlan, graph: StepGraph | None = None, *, stored: bool = True, limited: bool = False
 ) -> SplitStep:
-    """The step with the parts as ops. Its divided variables are new ones, with the values of now.
+    """Return the step with the parts as ops. Its divided variables are new variables with the current values.
 
-    graph: of `captured`, where it was made before. stored: else divided variables are only described, by a
-    tf.TensorSpec for each part. limited: refuse micro-batches that need each other. Raises PlanError.
+    graph: that of `captured`, if it was made before. stored: whether new variables are made; if not, each part of a
+    divided variable is only described, by a tf.TensorSpec. limited: refuse micro-batches that need each other. Raises
+    PlanError.
     """
     made = divide(graph or StepGraph(captured.graph_def), plan, captured.output_names, captured.writes)
     if limited and plan.in_flight is not None and not made.is_limited:
@@ -79,7 +80,9 @@ def with_variables(step: SplitStep) -> SplitStep:
 
 
 def _variables(captured: Captured, divided: Mapping[str, VariableParts], *, stored: bool) -> dict[str, Any]:
-    """Node -> its variable, a new one for each part. divided: as in `Captured`. stored: as in `split_step`."""
+    """Return the variable of each node, with new variables for parts. divided: as in `Captured`. stored: as in
+    `split_step`.
+    """
     variables: dict[str, Any] = {}
     for node, variable in captured.variables.items():
         parts = divided.get(node)
@@ -102,7 +105,9 @@ def _with_whole_statistics(captured: Captured, plan: SplitPlan) -> Captured:
 
 
 def _known(op: Op, made: DividedGraph, in_turn: bool) -> Op:
-    """An op with what is known of it as a part. Micro-batches of an op share a device, and what adds them up, too."""
+    """Return an op with the facts of it as a part. in_turn: whether parts are micro-batches. All micro-batches of an op
+    share a device, as do the ops that add up micro-batches of one op.
+    """
     part, part_of = made.part.get(op.name), made.part_of.get(op.name)
     if not in_turn:
         return replace(op, part=part, part_of=part_of)

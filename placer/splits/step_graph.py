@@ -1,4 +1,4 @@
-"""A captured step's GraphDef with what dividing it needs: an order of its ops, shapes, and the ways of each op."""
+"""A captured step's GraphDef with the facts for dividing it: an order of its ops, shapes, and the ways of each op."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placer.trace.build_graph import tensor_bytes
 
 
 class TensorFacts(NamedTuple):
-    """What is often asked of a tensor. made_by: the type of its op."""
+    """The facts of a tensor that are often needed. made_by: the type of its op."""
 
     is_handle: bool
     size_bytes: int
@@ -39,12 +39,12 @@ class StepGraph:
 
     @cached_property
     def nodes(self) -> dict[str, Any]:
-        """Node name -> NodeDef."""
+        """Return node name -> NodeDef."""
         return {node.name: node for node in self.graph_def.node}
 
     @cached_property
     def order(self) -> tuple[Any, ...]:
-        """All ops, each after those whose tensors it takes or for which it waits."""
+        """Return all ops in topological order, by their data and control inputs."""
         done: dict[Any, None] = {}
         for last in self.tf_graph.get_operations():
             stack = [last]
@@ -58,17 +58,17 @@ class StepGraph:
         return tuple(done)
 
     def op(self, name: str) -> Any:
-        """The tf.Operation of a node."""
+        """Return the tf.Operation of a node."""
         return self.tf_graph.get_operation_by_name(name)
 
     def tensor(self, name: str) -> Any:
-        """The tf.Tensor of an input text or tensor name."""
+        """Return the tf.Tensor of an input text or tensor name."""
         if name not in self._tensors:
             self._tensors[name] = self.tf_graph.get_tensor_by_name(name if ":" in name else f"{name}:0")
         return self._tensors[name]
 
     def facts(self, name: str) -> TensorFacts:
-        """The facts of the tensor of an input text or tensor name; an unknown dimension counts as 1."""
+        """Return the facts of the tensor of an input text or tensor name. An unknown dimension counts as 1."""
         if name not in self._facts:
             tensor = self.tensor(name)
             size = tensor_bytes(tensor.shape, tensor.dtype)
@@ -76,13 +76,13 @@ class StepGraph:
         return self._facts[name]
 
     def ways(self, name: str) -> Ways:
-        """The ways in which a node can be divided."""
+        """Return the ways in which a node can be divided."""
         if name not in self._ways:
             self._ways[name] = ways_of(self.op(name))
         return self._ways[name]
 
     def way(self, name: str, called: str) -> Way | None:
-        """The way that a plan calls so; None where the node has no such way."""
+        """Return the way that plans name `called`; None if the node has no such way."""
         key = name, called
         if key not in self._called:
             self._called[key] = way_called(self.op(name), called, self.ways(name))

@@ -1,6 +1,6 @@
-"""Optimal mappings and proofs.
+"""Optimal mappings, and proofs that they are optimal.
 
-Read `exact` first, the searcher. `bounds` computes what no mapping can beat (`forced_crossings` is part of it), and
-`branch_and_bound` is the compiled tree search (`tree`: what its nodes share; `node_bounds`: what no mapping below a
-node can beat).
+Read `exact` first, the searcher. `bounds` computes lower bounds for all mappings (with `forced_crossings`).
+`branch_and_bound` is the compiled tree search: `tree` holds the data that its nodes share, and `node_bounds` computes
+lower bounds for all mappings below a node.
 """

@@ -1,4 +1,4 @@
-"""Lower bounds: seconds that no mapping can beat."""
+"""Lower bounds of the objective, in seconds, that hold for every mapping."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from surrogate.costs.cost_matrix import Costs
 
 Floats = NDArray[np.float64]
 
-ROUNDS, ROUNDS_AT_ONCE = 120, 16  # of fitting weights, and between two looks at the clock
+ROUNDS, ROUNDS_AT_ONCE = 120, 16  # rounds of fitting weights, and rounds between two checks of the clock
 TINY = 1e-30
 ROUNDING = 1e-12  # relative: sums differ from the simulator's in their last digits, because their order differs
 EPSILON = float(np.finfo(np.float64).eps)
-CLOSE = 1e-9  # share of a lower bound: a value this close to it cannot be improved
-THRESHOLDS = 64  # of heads, and of tails, that are tried
-INTERVALS, INTERVAL_ROUNDS = 2, 30  # the best intervals, for which weights are fitted in so many rounds
+CLOSE = 1e-9  # a value within this share of a lower bound cannot be improved
+THRESHOLDS = 64  # the most heads, and the most tails, that are tried
+INTERVALS, INTERVAL_ROUNDS = 2, 30  # the number of best intervals whose weights are fitted, and the rounds of the fit
 LARGEST_PROGRAM = 4_000  # units times devices up to which the linear program with memory is worth its time
 
 
 def lower_bound(problem: Problem, stop: Stop = never) -> float:
-    """Seconds that the objective of every mapping is at least; 0 only where all costs are 0. Once it is time to
-    `stop()`, what is left of the work below is left out, and the bound may be smaller.
+    """Return a lower bound of the objective of every mapping, in seconds; 0 only if all costs are 0. After `stop()` the
+    rest of the work is left out, and the bound may be smaller.
 
-    The largest of: all work, with the sends and receives that no mapping avoids, divided over the devices as if units
-    could be cut at will, within memory; the heaviest unit on its fastest device; and, for the makespan, the heaviest
-    path, its crossings included, and the work that must be done between the heads and the tails of ops.
+    The bound is the largest of several: all work, with the sends and receives that no mapping avoids, divided over the
+    devices as if units could be cut at will, within memory; the heaviest unit on its fastest device; and, for the
+    makespan, the heaviest path with its crossings, and the work that must be done between the heads and the tails of
+    ops.
     """
     unit_cost_s = np.array(problem.unit_cost_s) + forced_work_s(problem, stop)
     work_s, weights = divided_work(unit_cost_s, stop=stop)
@@ -42,24 +43,25 @@ def lower_bound(problem: Problem, stop: Stop = never) -> float:
 
 
 def rounding(problem: Problem) -> float:
-    """The share by which two sums of as many terms as a path may have can differ."""
+    """The relative difference that rounding can make between two sums with the terms of a longest path."""
     return max(ROUNDING, 4 * EPSILON * (len(problem.graph) + 4 * len(problem.graph.edges)))
 
 
 def _with_ways(problem: Problem, weights: Floats, stop: Stop) -> list[float]:
-    """The bounds that follow from the order of the ops."""
+    """Return the bounds that follow from the order of the ops."""
     from search.problem.longest_paths import heads, path_tables  # numba is slow to import
 
     ways = path_tables(problem.simulator.tables, problem.limits, problem.graph.order)
     head_s, tail_s = heads(ways), problem.tail_s
     path_s = critical_path_s(problem, head_s + ways.cost_s + tail_s)
-    if not path_s < np.inf:  # a link is missing that every mapping needs: nothing can be simulated
+    if not path_s < np.inf:  # every mapping needs a missing link, so none can be simulated
         return [path_s]
     return [path_s, interval_s(problem, ways.cost_s, head_s.min(axis=1), tail_s.min(axis=1), weights, stop)]
 
 
 def critical_path_s(problem: Problem, through_s: Floats) -> float:
-    """Seconds of the heaviest path. through_s: [ops, devices] seconds of the heaviest one through each op there.
+    """Seconds of the heaviest path. through_s: [ops, devices] seconds of the heaviest path through each op on each
+    device.
 
     A unit goes to the device that is best for the worst of its ops.
     """
@@ -71,10 +73,11 @@ def critical_path_s(problem: Problem, through_s: Floats) -> float:
 def interval_s(
     problem: Problem, cost_s: Costs, head_s: Floats, tail_s: Floats, weights: Floats, stop: Stop = never
 ) -> float:
-    """Ops that must wait for a seconds and be followed by b seconds run in between: a + their work, divided, + b.
+    """The bound of intervals: ops with at least a seconds before and b seconds after them must run in between, which
+    takes a + their divided work + b.
 
-    cost_s: [ops, devices]; head_s, tail_s: [ops]. Over a grid of a and b; the work is that of some device weights
-    (see `divided_work`), which for the best intervals are then fitted to the ops in question.
+    cost_s: [ops, devices]; head_s, tail_s: [ops]. The largest bound over a grid of a and b is returned. The work is
+    divided by several device weights (see `divided_work`), and for the best intervals by weights fitted to their ops.
     """
     a, b = _thresholds(head_s), _thresholds(tail_s)
     row, column = np.searchsorted(a, head_s, "right") - 1, np.searchsorted(b, tail_s, "right") - 1
@@ -102,13 +105,13 @@ def interval_s(
 
 
 def _inside(cells: Floats) -> Floats:
-    """The sum of all cells from each one on, to the right and below."""
+    """Return for each cell the sum of all cells from it on, to the right and below."""
     inside: Floats = cells[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
     return inside
 
 
 def _thresholds(values: Floats) -> Floats:
-    """At most THRESHOLDS of the values, in ascending order, the lowest among them."""
+    """Return at most THRESHOLDS of the values in ascending order, including the lowest."""
     different = np.unique(values)
     if len(different) <= THRESHOLDS:
         return different
@@ -117,7 +120,7 @@ def _thresholds(values: Floats) -> Floats:
 
 
 def _by_unit(problem: Problem, cost_s: Costs, ops: NDArray[np.int64]) -> Costs:
-    """The costs of `ops`, summed by unit."""
+    """Return the costs of `ops`, summed by unit."""
     units, of = np.unique(problem.limits.unit_of[ops], return_inverse=True)
     summed = np.zeros((len(units), cost_s.shape[1]))
     np.add.at(summed, of, cost_s[ops])
@@ -125,11 +128,11 @@ def _by_unit(problem: Problem, cost_s: Costs, ops: NDArray[np.int64]) -> Costs:
 
 
 def divided_work(unit_cost_s: Costs, rounds: int = ROUNDS, stop: Stop = never) -> tuple[float, Floats]:
-    """The least largest load if units could be cut at will, and the device weights that prove it.
+    """Return a lower bound of the largest load if units could be cut at will, and the device weights that prove it.
 
-    The linear relaxation of unrelated machines: by duality every set of device weights w >= 0 with sum 1 gives the
-    bound sum over units of min_d w_d * cost_s[u, d]; multiplicative updates raise the weight of devices that the
-    minimum loads most.
+    This is the linear relaxation of unrelated machines. By duality every set of device weights w >= 0 with sum 1 gives
+    the bound: sum over units of min_d w_d * cost_s[u, d]. Multiplicative updates raise the weights of the devices that
+    the minimum loads most.
     """
     weights = best_weights = _normal(_mean_speeds(unit_cost_s))
     best_s = 0.0
@@ -147,9 +150,9 @@ def divided_work(unit_cost_s: Costs, rounds: int = ROUNDS, stop: Stop = never) -
 
 
 def divided_within_memory_s(problem: Problem, unit_cost_s: Costs) -> float:
-    """As `divided_work`, within the memory limits; 0 where the linear program would be too large, or was not solved.
+    """Return the bound of `divided_work` within the memory limits; 0 if the linear program is too large or not solved.
 
-    The program gives weights w and multipliers m >= 0, in seconds a byte, from which the bound is computed:
+    The program gives weights w and multipliers m >= 0, in seconds per byte, from which the bound is computed:
     sum over units of min_d (w_d * cost_s[u, d] + m_d * bytes_u) - sum over devices of m_d * capacity_bytes_d.
     """
     if unit_cost_s.size > LARGEST_PROGRAM:
@@ -165,7 +168,9 @@ def divided_within_memory_s(problem: Problem, unit_cost_s: Costs) -> float:
 
 
 def _dual(unit_cost_s: Costs, size: Floats, capacity: Floats) -> tuple[Floats, Floats] | None:
-    """Weights and multipliers, [devices] each, of: minimise T, each unit divided, each load <= T, within memory."""
+    """Return the dual weights and multipliers, [devices] each, of the program: minimise T such that each unit is
+    divided over devices, each load is <= T, and memory is enough. None if the program was not solved.
+    """
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, hstack, vstack
 
@@ -202,13 +207,13 @@ def _summed(values: Floats, place: NDArray[np.int64], places: int) -> Floats:
 
 
 def _normal(weights: Floats) -> Floats:
-    """With sum 1, and none 0, because 0 times infinity is no number."""
+    """Return weights with sum 1 and without 0, because 0 times infinity is not a number."""
     weights = np.maximum(weights / weights.sum(), TINY)
     return weights / weights.sum()  # type: ignore[no-any-return]
 
 
 def _mean_speeds(unit_cost_s: Costs) -> Costs:
-    """One over the mean cost on each device; 0 for a device that can run nothing."""
+    """Return 1 divided by the mean cost on each device; 0 for a device that can run no unit."""
     can = np.isfinite(unit_cost_s)
     mean_s = np.where(can, unit_cost_s, 0.0).sum(axis=0) / np.maximum(can.sum(axis=0), 1)
     return np.where(can.any(axis=0), 1 / np.maximum(mean_s, TINY), 0.0)

@@ -1,7 +1,8 @@
-"""Branch and bound over where units go, compiled: depth first, each node with the devices that are left to each unit.
+"""Compiled branch and bound over the devices of units: depth first, each node with the devices left to each unit.
 
-A node's devices shrink while a unit on a device would be no better than the best known; then it branches on a unit.
-`tree` holds what all nodes share, `node_bounds` computes what no mapping below a node can beat.
+At a node, a device is removed from a unit if that unit on that device cannot beat the best known value. Then the node
+branches on a unit. `tree` holds the data that all nodes share; `node_bounds` computes lower bounds of all mappings
+below a node.
 """
 
 from __future__ import annotations
@@ -14,25 +15,25 @@ from search.exact.node_bounds import between, divided, jobs, late_first, paths
 from search.exact.tree import Bools, BoundState, Floats, Ints, Tree, workspace
 from surrogate.jit import inner, jit, kernel
 
-SHRINKS = 3  # rounds in which a node's devices may shrink
+SHRINKS = 3  # rounds in which devices may be removed at a node
 MARGIN = 1e-9  # relative: sums of bytes differ in their last digits with their order; leaves are checked again
 
 
 class Path(NamedTuple):
-    """Where the search stands: the nodes from the root to the one in question, by depth."""
+    """The state of the search: the nodes from the root to the current node, by depth. u: unit, d: device."""
 
     left: Bools  # [depth, u, d] the devices that are left to each unit
-    unit: Ints  # [depth] that is branched on
-    child: Ints  # [depth, d] devices, the most promising first
-    bound_s: Floats  # [depth, d] of the children
-    children: Ints  # [depth] how many
-    next: Ints  # [depth] child to look into; -1 where the node itself is new
+    unit: Ints  # [depth] the unit to branch on
+    child: Ints  # [depth, d] its devices, the most promising first
+    bound_s: Floats  # [depth, d] the bounds of the children
+    children: Ints  # [depth] the number of children
+    next: Ints  # [depth] the child to visit next; -1 if the node itself is new
     depth: Ints  # [1] -1 at the end
 
 
 @jit
 def path_from(left: Bools) -> Path:
-    """The path that starts at the root, where the devices `left`, [u, d], are left to each unit."""
+    """Return the path that starts at the root, with the devices `left`, [u, d], for each unit."""
     units, devices = left.shape
     lefts = np.zeros((units + 1, units, devices), np.bool_)
     lefts[0] = left
@@ -49,7 +50,7 @@ def path_from(left: Bools) -> Path:
 
 @inner
 def _fix(t: Tree, w: BoundState, left: Bools) -> bool:
-    """Find the units that are fixed, and the memory they leave; whether all may still fit."""
+    """Find the units with a single device left, and the memory that they leave. Return whether all may still fit."""
     units, devices = left.shape
     for d in range(devices):
         w.free_bytes[d] = t.capacity_bytes[d]
@@ -74,7 +75,7 @@ def _fix(t: Tree, w: BoundState, left: Bools) -> bool:
 
 @inner
 def _bound(t: Tree, w: BoundState, left: Bools, cut_s: float) -> float:
-    """A bound of the node, whose devices shrink; infinite where nothing is left below cut_s."""
+    """Remove devices from units, and return a bound of the node; infinite if no mapping below cut_s is left."""
     units, devices = left.shape
     bound_s = 0.0
     for _ in range(SHRINKS):
@@ -112,7 +113,7 @@ def _bound(t: Tree, w: BoundState, left: Bools, cut_s: float) -> float:
 
 @inner
 def _branch(t: Tree, w: BoundState, path: Path, depth: int, bound_s: float) -> bool:
-    """Choose the unit to branch on and put its devices in line; False where all units are fixed."""
+    """Choose the unit to branch on and sort its devices by bound; return False if all units are fixed."""
     left = path.left[depth]
     units, devices = left.shape
     chosen, most_s, most_work_s = -1, -1.0, -1.0
@@ -150,7 +151,7 @@ def _branch(t: Tree, w: BoundState, path: Path, depth: int, bound_s: float) -> b
 
 @inner
 def _has_twin(t: Tree, w: BoundState, left: Bools, d: int) -> bool:
-    """Whether an earlier device differs from d in nothing but the name."""
+    """Whether an earlier device differs from d only in the name, at this node too."""
     for a in range(d):
         if t.alike[a] != t.alike[d]:
             continue
@@ -197,16 +198,17 @@ def _explore(t: Tree, w: BoundState, path: Path, cut_s: float, nodes: int, leave
 
 @jit
 def explore(tree: Tree, path: Path, cut_s: float, nodes: int, leaves: Ints) -> tuple[int, int]:
-    """Go on until `nodes` nodes were looked at or the [n, units] `leaves` are full: (nodes, leaves found).
+    """Visit nodes until `nodes` nodes were visited or `leaves`, [n, units], is full. Return (nodes visited, leaves
+    found).
 
-    Only what may be below cut_s is looked into. path.depth is -1 when nothing is left.
+    Only nodes that may be below cut_s are visited. path.depth is -1 when no node is left.
     """
     return _explore(tree, workspace(tree), path, cut_s, nodes, leaves)
 
 
 @jit
 def open_bound(path: Path) -> float:
-    """The smallest bound of all nodes that were not looked into; infinite where none is left."""
+    """The smallest bound of all nodes that were not visited; infinite if none is left."""
     least_s = np.inf
     for depth in range(path.depth[0] + 1):
         if path.next[depth] < 0:

@@ -1,6 +1,6 @@
-"""Exact: the best mapping by prediction, and its proof: small spaces in full, others by branch and bound.
+"""Exact search: the best mapping by prediction, with a proof. Small spaces are enumerated, others use branch and bound.
 
-Where time or `work` ends before the proof is complete, what is left is the best found, and a bound that holds.
+If time or `work` ends before the proof is complete, the results are the best mapping found and a valid bound.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
     from search.exact.tree import Tree
 
 LEAVES = 256  # full placements that one step of the search may find
-NEAR = 0.02  # share of the best: a smaller gap to the bound is closed without further targets
-TIE = 5e-10  # share of the best: a smaller gain is a tie, and not looked into
+NEAR = 0.02  # a gap to the bound below this share of the best is closed without further targets
+TIE = 5e-10  # a gain below this share of the best is a tie, and not searched for
 
 
 @dataclass(frozen=True)
 class ExactSettings:
-    """How long to look."""
+    """Settings of how long to search."""
 
-    enumerate: int = 8_192  # spaces of up to so many placements are predicted whole
-    work: int = 2_000_000_000  # nodes of the tree, times the ops and edges that each of them looks at
-    at_once: int = 2_000_000  # of that, between two looks at the clock
-    known: int = 4_096  # mappings to remember, the best
-    targets: int = 12  # how often to try first to raise the bound
-    target_work: int = 20_000_000  # the work of each of these, at most
+    enumerate: int = 8_192  # spaces of up to this many placements are predicted completely
+    work: int = 2_000_000_000  # nodes of the tree, times the ops and edges that each node visits
+    at_once: int = 2_000_000  # the work between two checks of the clock
+    known: int = 4_096  # how many of the best mappings to remember
+    targets: int = 12  # how often to try to raise the bound first
+    target_work: int = 20_000_000  # the most work of each such try
     most_bytes: int = 1 << 29  # a tree that takes more memory is not searched
-    climbs: int = 4  # before the tree
-    evaluations: int = 2_000  # predictions of each climb, at most
+    climbs: int = 4  # climbs before the tree search
+    evaluations: int = 2_000  # the most predictions of each climb
 
 
 class Exact(Searcher):
-    """Asks the best mapping, then the next best that it found, at last any that fits.
+    """A searcher that asks the best mapping, then the next best ones found, and finally any mapping that fits.
 
-    proven: whether no mapping is better than the best by more than TIE. bound_s: seconds that no mapping is below,
-    which holds also where time ran out before the proof was complete.
+    proven: whether no mapping is better than the best by more than TIE. bound_s: a lower bound in seconds for all
+    mappings, which is valid even if time ran out before the proof was complete.
     """
 
     name: ClassVar[str] = "exact"
@@ -59,7 +59,7 @@ class Exact(Searcher):
         self.settings = settings or ExactSettings()
         self.proven = False
         self.bound_s = 0.0
-        self.cut = False  # whether time ran out while it solved
+        self.cut = False  # whether time ran out during _solve
         self.ranking: list[tuple[float, Placement]] = []
 
     def bound(self) -> float:
@@ -71,7 +71,7 @@ class Exact(Searcher):
         return next((p for _, p in self.ranking if self.is_new(p)), None) or self.first_new()
 
     def _solve(self) -> None:
-        """Fill the ranking, and prove as much as time allows."""
+        """Fill the ranking, and prove what time allows."""
         if self.problem.space <= self.settings.enumerate:
             self._enumerate()
         else:
@@ -104,7 +104,7 @@ class Exact(Searcher):
             self._learn([summit.placement])
 
     def _search(self) -> None:
-        """Branch and bound: first with targets below the best, which raise the bound, then with the best itself."""
+        """Run branch and bound, first with targets below the best, which raise the bound, then with the best itself."""
         problem = self.problem
         self.bound_s = lower_bound(problem, self.stop)
         if self._tree_bytes() > self.settings.most_bytes:
@@ -123,7 +123,9 @@ class Exact(Searcher):
         self.proven = self._is_settled() or self._explore(tree, math.inf, left)
 
     def _explore(self, tree: Tree, target_s: float, left: int) -> bool:
-        """Explore all that may be below target_s and better than the best; whether `left` nodes were enough."""
+        """Explore all nodes that may be below target_s and better than the best. Return whether `left` nodes, and the
+        time, were enough.
+        """
         from search.exact.branch_and_bound import explore, open_bound, path_from  # numba is slow to import
 
         slack = 1 - rounding(self.problem)
@@ -142,7 +144,7 @@ class Exact(Searcher):
         return bool(path.depth[0] < 0)
 
     def _tree_bytes(self) -> int:
-        """What the tables of `tree_of` take, and a path through the tree: devices left to each unit, at each depth."""
+        """Bytes of the tables of `tree_of` and of a path, which holds the devices left to each unit at each depth."""
         units, devices, tables = len(self.problem.units), len(self.problem.topology), self.problem.simulator.tables
         return units * units * devices + 8 * devices**2 * (len(tables.src) + 3 * tables.tensors)
 
@@ -151,7 +153,7 @@ class Exact(Searcher):
         return self.bound_s >= self._best_s() * (1 - 2 * TIE)
 
     def _learn(self, placements: Iterable[Placement]) -> None:
-        """Predict them and keep the best."""
+        """Predict the placements that fit, and keep the best in the ranking."""
         rows = np.array([p for p in placements if self.problem.fits(p)], np.int32)
         if not len(rows):
             return
@@ -179,7 +181,7 @@ class Exact(Searcher):
 
 
 def tree_of(problem: Problem) -> Tree:
-    """The problem in the form that branch and bound takes."""
+    """Return the problem in the form that branch and bound takes."""
     from search.exact.tree import Tree
     from search.problem.longest_paths import crossings, path_tables
 
@@ -216,13 +218,13 @@ def tree_of(problem: Problem) -> Tree:
 
 
 def _ends(link: Any, size: Any) -> tuple[Any, Any, Any]:
-    """[tensors, src, dst] seconds of sending, on the way, of receiving."""
+    """Seconds of sending, on the way, and of receiving, each [tensors, src, dst]."""
     send_s = link[SEND] + size * link[SEND_PER_BYTE]
     return send_s, link[LATENCY] + size / link[BANDWIDTH], link[RECEIVE] + size * link[RECEIVE_PER_BYTE]
 
 
 def _ports(problem: Problem, size: Any) -> tuple[Any, Any, Any]:
-    """[tensors, src, dst] seconds that a tensor loads the device that sends it, nothing, the one that receives it."""
+    """Seconds that a tensor loads its sender, 0, and seconds that it loads its receiver, each [tensors, src, dst]."""
     rates = [(device.egress_bytes_per_s, device.ingress_bytes_per_s) for device in problem.topology.devices]
     egress, ingress = np.array([[math.inf if rate is None else rate for rate in pair] for pair in rates]).T
     none = np.zeros((len(size), len(rates), len(rates)))

@@ -1,4 +1,4 @@
-"""Crossings that no mapping avoids: of tensors between units that can share no device."""
+"""Crossings that no mapping avoids, because the two units can share no device."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from search.problem.searcher import Stop, never
 from surrogate.costs.cost_matrix import Costs
 from surrogate.simulate.kernels.arrays import RECEIVE, RECEIVE_PER_BYTE, SEND, SEND_PER_BYTE, Needs, links_of
 
-TENSORS_AT_ONCE = 256  # between two looks at the clock
+TENSORS_AT_ONCE = 256  # tensors between two checks of the clock
 
 
 def forced_work_s(problem: Problem, stop: Stop = never) -> Costs:
-    """[units, devices] seconds of sending and receiving that a unit there causes in any case; of the tensors until
-    `stop()`.
+    """Seconds of sending and receiving that a unit on a device causes in any case, [units, devices]. Tensors after
+    `stop()` are left out.
 
-    A tensor counts once for its maker, and once for each of those of its users that can share no device.
+    A tensor counts once for its maker, and once for each of its users, among those of which no two can share a device.
     """
     work_s = np.zeros((len(problem.units), len(problem.topology)))
     needs, limits = problem.simulator.needs, problem.limits
@@ -32,14 +32,14 @@ def forced_work_s(problem: Problem, stop: Stop = never) -> Costs:
 
 
 def apart(u: NDArray[np.int32], v: NDArray[np.int32], limits: Limits) -> NDArray[np.bool_]:
-    """For each pair of `u` and `v` whether no device can run and hold both units; none is apart from itself."""
+    """Whether no device can run and hold both units of each pair of `u` and `v`. A unit is never apart from itself."""
     able = limits.feasible[u] & limits.feasible[v] & limits.hold_both(u, v)
     result: NDArray[np.bool_] = (u != v) & ~able.any(axis=1)
     return result
 
 
 def _forced(needs: Needs, limits: Limits) -> list[tuple[float, int, list[int]]]:
-    """(bytes, unit that makes it, units apart from that one which use it), for tensors with such users."""
+    """Return (bytes, maker unit, user units apart from the maker) of each tensor that has such users."""
     maker, user = limits.unit_of[needs.src], limits.unit_of[needs.dst]
     found: dict[int, tuple[float, int, dict[int, None]]] = {}
     for k in np.flatnonzero(apart(maker, user, limits)).tolist():
@@ -49,7 +49,7 @@ def _forced(needs: Needs, limits: Limits) -> list[tuple[float, int, list[int]]]:
 
 
 def _strangers(users: list[int], limits: Limits) -> list[int]:
-    """Some of `users`, no two of which can share a device."""
+    """Choose some of `users` such that no two of them can share a device."""
     chosen: list[int] = []
     for user in users:
         others = np.array(chosen, np.int32)
@@ -59,7 +59,9 @@ def _strangers(users: list[int], limits: Limits) -> list[int]:
 
 
 def _ends(problem: Problem) -> tuple[Costs, Costs, Costs, Costs]:
-    """[src, dst] seconds of the sender's device, a tensor and a byte, and of the receiver's, by the objective."""
+    """Seconds of the sender's device per tensor and per byte, and of the receiver's device per tensor and per byte,
+    each [src, dst], by the objective.
+    """
     if problem.objective == "makespan":
         link = links_of(problem.topology)
         return link[SEND], link[SEND_PER_BYTE], link[RECEIVE], link[RECEIVE_PER_BYTE]
@@ -70,7 +72,7 @@ def _ends(problem: Problem) -> tuple[Costs, Costs, Costs, Costs]:
 
 
 def _least(work_s: Costs, others: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """[devices] seconds of each row at the least, its partner on another of the devices `others`; 0 where on none."""
+    """The least seconds of each row, [devices], with its partner on another device among `others`; 0 without one."""
     able = others & ~np.eye(len(work_s), dtype=bool)
     least = np.where(able, work_s, np.inf).min(axis=1)
     return np.where(np.isfinite(least), least, 0.0)

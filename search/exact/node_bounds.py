@@ -1,4 +1,4 @@
-"""The bounds of a node of branch and bound: paths and the work between them for the makespan, work for max-load."""
+"""The bounds of a node of branch and bound: paths and the work within them for the makespan, work for max-load."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import numpy as np
 from search.exact.tree import Bools, BoundState, Tree
 from surrogate.jit import inner
 
-TAILS = 24  # that are tried as ends of an interval of work that is divided over all devices
-TAILS_OF_ONE = 1024  # and of work of one device
+TAILS = 24  # how many tails are tried as ends of an interval of work that is divided over all devices
+TAILS_OF_ONE = 1024  # the same for the work of one device
 
 
 @inner
 def paths(t: Tree, w: BoundState, left: Bools) -> None:
-    """Heads and tails of ops, and the heaviest path through each unit on each device that is left to it."""
+    """Compute heads and tails of ops, and the heaviest path through each unit on each device that is left to it."""
     n, devices = t.cost_s.shape
     for v in range(n):
         u = t.unit_of[v]
@@ -48,7 +48,10 @@ def paths(t: Tree, w: BoundState, left: Bools) -> None:
 
 @inner
 def jobs(t: Tree, w: BoundState, left: Bools) -> int:
-    """List all work, with what must come before and after it; how many pieces there are."""
+    """List all jobs (ops, then sends and receives of fixed ops), with the least seconds before and after each.
+
+    Return the number of jobs.
+    """
     n, devices = t.cost_s.shape
     for v in range(n):
         u = t.unit_of[v]
@@ -91,7 +94,7 @@ def jobs(t: Tree, w: BoundState, left: Bools) -> int:
 
 @inner
 def late_first(w: BoundState, count: int) -> None:
-    """Jobs with late heads first: a shell sort of `line`."""
+    """Sort `line` by late heads first, with a shell sort."""
     for j in range(count):
         w.line[j] = j
     gap = 1
@@ -110,7 +113,9 @@ def late_first(w: BoundState, count: int) -> None:
 
 @inner
 def between(t: Tree, w: BoundState, left: Bools, count: int) -> float:
-    """Work of late heads and long tails, on each device and divided over all: head + work + tail, at its largest."""
+    """The largest head + work + tail, over sets of jobs with late heads and long tails. The work is that of one device,
+    or divided over all devices.
+    """
     devices = t.cost_s.shape[1]
     best_s = 0.0
     step = max(1, count // TAILS_OF_ONE)
@@ -130,7 +135,7 @@ def between(t: Tree, w: BoundState, left: Bools, count: int) -> float:
             if w.job_at[j] >= 0:
                 w.least_s[j] = t.weights[k, w.job_at[j]] * w.job_s[j]
                 continue
-            w.least_s[j] = np.inf  # an op that is not fixed: jobs begin with the ops
+            w.least_s[j] = np.inf  # an op that is not fixed: j is its op index, because jobs begin with the ops
             for d in range(devices):
                 if left[t.unit_of[j], d]:
                     w.least_s[j] = min(w.least_s[j], t.weights[k, d] * t.cost_s[j, d])
@@ -147,10 +152,11 @@ def between(t: Tree, w: BoundState, left: Bools, count: int) -> float:
 
 @inner
 def _shares(t: Tree, w: BoundState, left: Bools) -> None:
-    """Max-load: what fixed units load, and what each other one would add on each device, by itself and divided.
+    """Compute for max-load the loads of fixed units, and what each other unit would add on each device, alone and
+    weighted.
 
-    A tensor that several units might fetch to one device is divided among them. Split into parts, this took up to a
-    quarter longer.
+    A tensor that several units might fetch to one device is divided among them. This is one function, because several
+    smaller ones took up to a quarter longer.
     """
     units, devices = left.shape
     w.load_s[:] = 0.0
@@ -207,7 +213,7 @@ def _shares(t: Tree, w: BoundState, left: Bools) -> None:
 
 @inner
 def divided(t: Tree, w: BoundState, left: Bools) -> float:
-    """Max-load: the bound of a node, and in `through_s` those with one more unit fixed."""
+    """The bound of a node for max-load. Fills `through_s` with the bounds if one more unit is fixed."""
     units, devices = left.shape
     _shares(t, w, left)
     best_s = 0.0

@@ -1,4 +1,4 @@
-"""The tree of branch and bound, and what its nodes' bounds are computed in."""
+"""The data of branch and bound: what all nodes of its tree share, and the workspace for their bounds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ Bools = NDArray[np.bool_]
 
 
 class Tree(NamedTuple):
-    """What all nodes share. Ops v, units u, devices d, pairs p of producer and consumer, tensors t, weights k."""
+    """The data that all nodes share. v: op, u: unit, d: device, p: pair of producer and consumer, t: tensor, k: set of
+    weights.
+    """
 
-    pipeline: bool  # the objective: max-load, else makespan
+    pipeline: bool  # whether the objective is max-load; else makespan
     unit_of: Ints  # [v]
     cost_s: Floats  # [v, d]
     unit_cost_s: Floats  # [u, d]
@@ -31,18 +33,18 @@ class Tree(NamedTuple):
     first_user: Ints  # [t + 1] into `user`
     user: Ints  # op
     maker: Ints  # [t] op
-    send_s: Floats  # [t, d, d] what a crossing keeps the sender busy for; max-load: the same for all receivers
+    send_s: Floats  # [t, d, d] how long a crossing keeps the sender busy; max-load: the same for all receivers
     link_s: Floats  # [t, d, d]
     receive_s: Floats  # [t, d, d] max-load: the same for all senders
-    works: bool  # whether crossings keep anybody busy
+    works: bool  # whether crossings keep any device busy
 
 
 class BoundState(NamedTuple):
-    """What a node's bound is computed in."""
+    """The workspace for a node's bound. Letters as in `Tree`; a job is a piece of work on one device."""
 
     head_s: Floats  # [v, d]
     tail_s: Floats  # [v, d]
-    through_s: Floats  # [u, d] a bound with this unit there
+    through_s: Floats  # [u, d] a bound if unit u is on device d
     at: Ints  # [u] the device of a fixed unit, else -1
     free_bytes: Floats  # [d]
     load_s: Floats  # [d]
@@ -52,14 +54,14 @@ class BoundState(NamedTuple):
     job_tail_s: Floats
     job_s: Floats
     job_at: Ints  # device, -1 for an op that is not fixed
-    least_s: Floats  # [job] its share of the work at the least
+    least_s: Floats  # [job] the least weighted seconds of the job
     line: Ints
     seen: Ints  # [d]
 
 
 @jit
 def workspace(tree: Tree) -> BoundState:
-    """Room for the bounds of these nodes."""
+    """Allocate the workspace for the bounds of the tree's nodes."""
     n, devices = tree.cost_s.shape
     units = len(tree.unit_bytes)
     jobs = n + 2 * (len(tree.user) if tree.works else 0)

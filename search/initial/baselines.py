@@ -13,7 +13,7 @@ RANDOM_TRIES = 200
 
 
 class Single(Searcher):
-    """Asks everything on one device, each device in turn, the one predicted fastest first."""
+    """A searcher that asks all units on one device, for each device in turn, the one predicted fastest first."""
 
     name: ClassVar[str] = "single"
 
@@ -25,7 +25,7 @@ class Single(Searcher):
 
 
 class Random(Searcher):
-    """Asks placements that fit, each unit on a device drawn at random."""
+    """A searcher that asks placements that fit, with each unit on a device drawn at random."""
 
     name: ClassVar[str] = "random"
     predicts: ClassVar[bool] = False
@@ -41,7 +41,7 @@ class Random(Searcher):
 
 
 class Expert(Searcher):
-    """Asks the intuitive splits by layer and by branch, the one predicted fastest first."""
+    """A searcher that asks the intuitive splits by layer and by branch, the one predicted fastest first."""
 
     name: ClassVar[str] = "expert"
 
@@ -53,6 +53,6 @@ class Expert(Searcher):
 
 
 def random_placement(searcher: Searcher) -> Placement:
-    """Each unit on any device that can run it, then changed until it fits into memory."""
+    """Return a placement with each unit on a random device that can run it, changed until it fits into memory."""
     problem = searcher.problem
     return fitted(problem, [searcher.rng.choice(devices) for devices in problem.feasible])

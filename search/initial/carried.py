@@ -1,4 +1,4 @@
-"""Mappings carried over from problems that were searched before to one that is alike."""
+"""Mappings carried over from a problem that was searched before to a similar problem."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from search.list_scheduling.perturbed_heft import HeftVariant, placed_by_variant
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
-KEPT = 0.5  # of the work, at least, stays where it was carried to when units move for want of memory
+KEPT = 0.5  # the least share of the work that must stay where it was carried to when units move for lack of memory
 
 
 def carried(problem: Problem, target: Shape, source: Shape, placement: Placement) -> Placement | None:
-    """A placement of `source` carried over to `problem`, whose shape is `target`; None where it does not fit there.
+    """Return a placement of `source` carried over to `problem`, whose shape is `target`; None if it does not fit there.
 
-    Ops follow those of the same name, or all go by their places; devices those of the same name, or go by their speed.
-    Units that are new then go where HEFT puts them beside the others, which stay where they were found to be good. Of
-    what these ways give, the best predicted is returned. With the same graph, ops follow names alone; with the same
-    devices, devices do.
+    Ops are matched by name, or all by their places in the step. Devices are matched by name, or by speed. Then new
+    units go where HEFT puts them beside the others, which stay where they were found to be good. Of the results, the
+    one with the best prediction is returned. With the same graph, ops are matched by name alone; with the same devices,
+    devices are.
     """
     ways = [by_name(source, target)]
     if source.fingerprint != target.fingerprint:
@@ -38,7 +38,10 @@ def carried(problem: Problem, target: Shape, source: Shape, placement: Placement
 def _placed(
     problem: Problem, target: Shape, source: Shape, placement: Placement, ops: Ops, line: tuple[int, ...]
 ) -> Placement | None:
-    """Each unit where most of its work was, or where it costs least if it cannot run there; then made to fit."""
+    """Put each unit where most of its work was, or where it costs least if it cannot run there; then make it fit.
+
+    None if no placement fits, or if less than KEPT of the work stays in place.
+    """
     work = [[0.0] * len(problem.topology) for _ in problem.units]
     for unit, share, op in zip(target.units, target.work, ops, strict=True):
         work[unit][line[placement[source.units[op]]]] += share or 1e-12
@@ -52,8 +55,8 @@ def _placed(
 
 
 def _known(target: Shape, source: Shape, ops: Ops) -> set[int]:
-    """Units of which an op has a source op to itself. A source op that several target ops map to belongs to the one of
-    the same name, else to the first.
+    """Return the units with an op that owns its source op. If several target ops map to a source op, the owner is the
+    one of the same name, else the first.
     """
     line = sorted(range(len(ops)), key=lambda i: (target.names[i] == source.names[ops[i]], -i))
     owner = {ops[i]: i for i in line}  # the last one wins
@@ -61,7 +64,9 @@ def _known(target: Shape, source: Shape, ops: Ops) -> set[int]:
 
 
 def _settled(problem: Problem, placement: Placement, known: set[int]) -> Placement:
-    """The placement with all but these units where HEFT puts them beside these, if that is predicted to be faster."""
+    """Return the placement with units that are not `known` moved to where HEFT puts them, if that is predicted to be
+    faster.
+    """
     if len(known) == len(placement):
         return placement
     feasible = problem.limits.feasible.copy()

@@ -1,6 +1,6 @@
-"""The best ways to cut a line of units into one stretch a device, for the largest load: a dynamic program.
+"""A dynamic program that cuts a line of units into one stretch per device, with the smallest largest load.
 
-Pipelines are most often cut like that. What is best for one line is a start for searches, which may then move single
+Pipelines are most often cut like this. The best cut of a line is a start for searches, which may then move single
 units. After the program over contiguous splits of Tarnawski et al. 2020, on lines instead of all ideals of the graph.
 """
 
@@ -21,22 +21,24 @@ from surrogate.simulate.kernels.max_load_kernel import Ends
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
-MOST_SETS = 512  # of devices, alike ones not told apart
-MOST_WORK = 400_000_000  # sets times pairs of places in line
-QUICK_WORK = 100_000_000  # up to so much, a line takes less than a tenth of a second
-ROUGH_WORK = 4_000_000  # of rough cuts; also how often an op joins a stretch there, at most
+MOST_SETS = 512  # the most sets of devices, where alike devices are interchangeable
+MOST_WORK = 400_000_000  # the most work: sets times pairs of places in line
+QUICK_WORK = 100_000_000  # with at most this work, a line takes less than a tenth of a second
+ROUGH_WORK = 4_000_000  # the most work of rough cuts, and the most additions of an op to a stretch there
 
 
 class Kinds(NamedTuple):
-    """Devices that are alike, by kind. Sets of devices are numbered: so many of each kind, in mixed radix."""
+    """The kinds of devices; alike devices are of one kind. The number of a set of devices is made of the count of each
+    kind, in mixed radix.
+    """
 
-    device: Ints  # [kinds] one of them
-    size: Ints  # [kinds] how many there are
-    weight: Ints  # [kinds] what one more of the kind adds to the number of a set
+    device: Ints  # [kinds] one device of the kind
+    size: Ints  # [kinds] the number of devices of the kind
+    weight: Ints  # [kinds] how much one more device of the kind adds to the number of a set
 
 
 class Line(NamedTuple):
-    """Blocks of units in line, most often of one unit. i: place."""
+    """Blocks of units in line, most often of one unit each. i: place, d: device."""
 
     first_op: Ints  # [i + 1] the ops of the block at i are op[first_op[i]] to op[first_op[i + 1]]
     op: Ints
@@ -48,27 +50,27 @@ class Line(NamedTuple):
 class Cuts(NamedTuple):
     """The best cut of the first i blocks over each set of devices."""
 
-    largest_s: Floats  # [i, sets] infinite where there is none
-    begin: Ints  # [i, sets] where its last stretch begins
-    kind: Ints  # [i, sets] and its kind of device
+    largest_s: Floats  # [i, sets] the largest load; infinite if there is no cut
+    begin: Ints  # [i, sets] where the last stretch begins
+    kind: Ints  # [i, sets] the kind of device of the last stretch
 
 
 def contiguous_placements(problem: Problem) -> Iterator[Placement]:
-    """The best cut of each of the `lines` of units; none where devices are of too many kinds, units too many, or no cut
-    fits.
+    """Yield the best cut of each of the `lines` of units; nothing if there are too many sets of devices or units, or no
+    cut fits.
     """
     if _work(problem) <= MOST_WORK:
         yield from _cuts(problem, len(problem.units))
 
 
 def is_quick(problem: Problem) -> bool:
-    """Whether the best cuts are found in a moment."""
+    """Whether the best cuts are found in a fraction of a second."""
     return _work(problem) <= QUICK_WORK
 
 
 def rough_placements(problem: Problem) -> Iterator[Placement]:
-    """The best cuts between blocks of neighbours of about equal cost, which are found in a moment where those between
-    units are not; none where blocks of several units would be fewer than 2 a device.
+    """Yield the best cuts between blocks of neighbouring units. The blocks cost about the same. Such cuts are found
+    quickly even if cuts between units are not. Nothing if blocks of several units would be fewer than 2 per device.
     """
     sets, ops = _sets(problem), len(problem.graph)
     places = min(len(problem.units), math.isqrt(ROUGH_WORK // sets), ROUGH_WORK // ops)
@@ -85,7 +87,7 @@ def _work(problem: Problem) -> int:
 
 
 def _cuts(problem: Problem, places: int) -> Iterator[Placement]:
-    """The best cut of each line into so many blocks."""
+    """Yield the best cut of each line, between `places` blocks."""
     kinds = kinds_of(problem)
     if _sets(problem) <= MOST_SETS:
         for line in lines(problem):
@@ -95,8 +97,8 @@ def _cuts(problem: Problem, places: int) -> Iterator[Placement]:
 
 
 def cut(problem: Problem, line: Ints, kinds: Kinds, places: int | None = None) -> Placement | None:
-    """The best cut of `line`, [units] in order; None where none fits into memory. places: only between so many blocks
-    of about equal cost; None for any place.
+    """Return the best cut of `line`, [units] in order; None if no cut fits into memory. places: cut only between about
+    this many blocks of about equal cost; None = between any units.
     """
     limits, ops = problem.limits, [problem.units[u] for u in line.tolist()]
     first = _first_of_blocks(np.array(problem.unit_mean_s)[line], places)
@@ -122,7 +124,7 @@ def cut(problem: Problem, line: Ints, kinds: Kinds, places: int | None = None) -
 
 
 def _first_of_blocks(mean_s: Floats, places: int | None) -> NDArray[np.int64]:
-    """Where in line each block begins. mean_s: of each unit in line."""
+    """Return where in line each block begins. mean_s: the mean cost of each unit in line."""
     if places is None or places >= len(mean_s):
         return np.arange(len(mean_s))
     weight = mean_s if mean_s.any() else np.ones(len(mean_s))
@@ -132,7 +134,7 @@ def _first_of_blocks(mean_s: Floats, places: int | None) -> NDArray[np.int64]:
 
 @jit
 def cut_line(ends: Ends, line: Line, kinds: Kinds) -> Cuts:
-    """All best cuts, from the left: each stretch from j on grows block by block, and with it its load."""
+    """Find all best cuts, from the left: each stretch from j on grows block by block, and its load with it."""
     units, sets = len(line.cost_s), 1
     for kind in range(len(kinds.size)):
         sets *= kinds.size[kind] + 1
@@ -173,7 +175,10 @@ def cut_line(ends: Ends, line: Line, kinds: Kinds) -> Cuts:
 
 @inlined
 def _joins(e: Ends, users: Ints, made: NDArray[np.bool_], v: int, d: int) -> float:
-    """How much the load of a stretch on device d grows with op v. users: [tensors] in the stretch, made: made there."""
+    """Add op v to a stretch on device d; return the seconds by which its load grows.
+
+    users: [tensors], how many users are in the stretch. made: [tensors], whether the stretch makes the tensor.
+    """
     more_s = e.cost_s[v, d]
     for k in range(e.first_made[v], e.first_made[v + 1]):
         made[k] = True
@@ -192,7 +197,7 @@ def _joins(e: Ends, users: Ints, made: NDArray[np.bool_], v: int, d: int) -> flo
 
 
 def kinds_of(problem: Problem) -> Kinds:
-    """The kinds of devices of a problem."""
+    """Return the kinds of devices of a problem."""
     device = sorted(set(problem.alike))
     count = [problem.alike.count(d) for d in device]
     weight = np.cumprod([1, *(n + 1 for n in count[:-1])])

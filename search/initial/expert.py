@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
-CHEAP_SHARE = 0.02  # of all work: a lighter unit with three neighbours or more is a fork or a join, not a branch
-MANY = 8  # devices: of more, not every count and every rotation is tried
-TOWER_SHARE = 0.3  # of the heaviest branch: where the second is lighter, the branches are no towers
+CHEAP_SHARE = 0.02  # a unit with a smaller share of all work and three neighbours or more is a fork or a join
+MANY = 8  # with more devices, not every count and every rotation is tried
+TOWER_SHARE = 0.3  # if the second branch is lighter than this share of the heaviest, the branches are not towers
 
 
 def expert_placements(problem: Problem) -> Iterator[Placement]:
-    """The splits, no duplicates, made to fit into memory; each is made when it is asked for.
+    """Yield the splits without duplicates, made to fit into memory. Each is computed when the caller asks for it.
 
-    Raises BadInputError where nothing fits.
+    Raises BadInputError if no placement fits.
     """
     seen: set[Placement] = set()
     for variant in chain(_layer_splits(problem), _branch_splits(problem)):
@@ -31,8 +31,8 @@ def expert_placements(problem: Problem) -> Iterator[Placement]:
 
 
 def device_counts(devices: int) -> list[int]:
-    """How many of the fastest devices to try, all of them first: where they are many, their halves, down to MANY, and
-    from there every count down to two.
+    """Return the numbers of fastest devices to try, starting with all. The number is halved down to MANY; from there
+    every number down to two follows.
     """
     counts = []
     while devices > MANY:
@@ -42,12 +42,12 @@ def device_counts(devices: int) -> list[int]:
 
 
 def rotations(devices: int) -> range:
-    """By how many places to rotate a line of devices: by each number, or by at most MANY of them, evenly apart."""
+    """Return by how many places to rotate a line of devices: by every number, or by at most MANY evenly spaced ones."""
     return range(0, devices, -(-devices // MANY))
 
 
 def _layer_splits(problem: Problem) -> Iterator[list[int]]:
-    """Runs of about equal work in topological order, over all devices and over fewer, in each rotation."""
+    """Yield runs of about equal work in topological order, over all devices and over fewer, in each rotation."""
     devices = problem.fastest_first
     for parts in device_counts(len(devices)):
         used = devices[:parts]
@@ -56,7 +56,7 @@ def _layer_splits(problem: Problem) -> Iterator[list[int]]:
 
 
 def _contiguous(problem: Problem, line: Sequence[int]) -> list[int]:
-    """The first run of units on line[0], the next on line[1], and so on; each device gets work by its speed."""
+    """Put the first run of units on line[0], the next on line[1], and so on. Each device gets work by its speed."""
     weight = problem.unit_mean_s
     speed = [1 / max(problem.device_total_s[d], 1e-30) for d in line]
     ends = [sum(speed[: i + 1]) / sum(speed) * sum(weight) for i in range(len(line) - 1)]
@@ -65,7 +65,9 @@ def _contiguous(problem: Problem, line: Sequence[int]) -> list[int]:
 
 
 def _branch_splits(problem: Problem) -> Iterator[list[int]]:
-    """Parallel branches over the devices, the heaviest first to where least is done (LPT), rotated."""
+    """Yield parallel branches spread over the devices, in each rotation. The heaviest branch comes first, and each goes
+    to the device with the least load (LPT).
+    """
     weight = problem.unit_mean_s
     near = _neighbours(problem)
     branches = sorted(_branches(problem, near), key=lambda branch: -sum(weight[u] for u in branch))
@@ -89,7 +91,7 @@ def _finite(cost_s: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _branches(problem: Problem, near: Sequence[set[int]]) -> list[list[int]]:
-    """The connected parts that are left without the cheap forks and joins, as lists of units."""
+    """Return the connected components, as lists of units, that remain without the cheap forks and joins."""
     weight = problem.unit_mean_s
     cheap_s = CHEAP_SHARE * sum(weight)
     kept = {u for u in range(len(weight)) if len(near[u]) < 3 or weight[u] > cheap_s}
@@ -115,8 +117,8 @@ def _spread(
     branch_s: Sequence[NDArray[np.float64]],
     line: NDArray[np.int64],
 ) -> list[int]:
-    """Branches, the heaviest first, by LPT over a line of devices, the first device in a tie; then forks and joins,
-    each with a neighbour. branch_s: [line] seconds of each branch.
+    """Spread branches, the heaviest first, by LPT over a line of devices; the first device wins a tie. Then put each
+    fork and join where most of its neighbours are. branch_s: [line] seconds of each branch.
     """
     load_s = np.zeros(len(line))
     placed: dict[int, int] = {}
@@ -132,7 +134,7 @@ def _spread(
 
 
 def _neighbours(problem: Problem) -> list[set[int]]:
-    """For each unit the units it exchanges tensors with."""
+    """Return for each unit the units with which it exchanges tensors."""
     near: list[set[int]] = [set() for _ in problem.units]
     for e in problem.graph.edges:
         u, w = problem.unit_of[e.src], problem.unit_of[e.dst]

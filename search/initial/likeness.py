@@ -1,4 +1,4 @@
-"""How alike two steps are, and which op and which device of one stand for those of another."""
+"""The likeness of two steps, and the matching of ops and devices between them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from itertools import accumulate
 from search.problem.problem import Problem
 
 Ops = tuple[int, ...]
-"""For each op of one shape the op of another that stands for it."""
+"""For each op of one shape the op of another shape that matches it."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What must be known of a problem to carry its placements to another; ops are in a topological order."""
+    """The facts of a problem that are needed to carry its placements to another; ops are in a topological order."""
 
     fingerprint: str  # the graph's
     names: tuple[str, ...]  # of the ops
     types: tuple[str, ...]
-    units: tuple[int, ...]  # of each op
-    work: tuple[float, ...]  # each op's share of the step's, by its mean cost over devices
+    units: tuple[int, ...]  # the unit of each op
+    work: tuple[float, ...]  # each op's share of the step's work, by its mean cost over devices
     edges: tuple[tuple[int, int], ...]  # pairs of places in this order
     devices: tuple[tuple[str, str, float], ...]  # name, kind, seconds that the whole step takes there
 
     @classmethod
     def of(cls, problem: Problem) -> Shape:
-        """The shape of a problem."""
+        """Return the shape of a problem."""
         graph, order = problem.graph, problem.graph.order
         place = {v: i for i, v in enumerate(order)}
         each_s = [sum(row) / len(row) for row in ([c for c in cost_s if c < float("inf")] for cost_s in problem.costs)]
@@ -48,8 +48,8 @@ class Shape:
 
     @cached_property
     def labels(self) -> tuple[Hashable, ...]:
-        """The type of each op with those of the ops that it takes from and gives to; None where it has no type. This
-        is one round of relabelling by Weisfeiler and Lehman.
+        """Return the type of each op with the types of its producers and consumers; None for an op without a type.
+        This is one round of relabelling by Weisfeiler and Lehman.
         """
         before: list[list[str]] = [[] for _ in self.names]
         after: list[list[str]] = [[] for _ in self.names]
@@ -61,22 +61,23 @@ class Shape:
 
     @cached_property
     def middles(self) -> tuple[float, ...]:
-        """The share of the step's work that is done, in this order, when half of each op is."""
+        """The share of the step's work that is done, in this order, when half of each op is done."""
         return tuple(done - share / 2 for done, share in zip(accumulate(self.work), self.work, strict=True))
 
     @cached_property
     def named(self) -> frozenset[Hashable]:
-        """Ops and edges by name."""
+        """Return ops and edges by name."""
         edges = ((self.names[src], self.names[dst]) for src, dst in self.edges)
         return frozenset((*zip(self.names, self.types, strict=True), *(("edge", *edge) for edge in edges)))
 
 
 def likeness(one: Shape, other: Shape) -> float:
-    """From 0 to 1: the share of ops and edges that both have by name, or, where that is larger, the overlap of how
-    frequent each label is in both, which is the same for a deeper or a shallower network of the same blocks.
+    """Return the likeness, from 0 to 1: the larger of two numbers. One is the share of ops and edges that both shapes
+    have by name. The other is the overlap of the frequencies of labels in both, which does not change with the depth of
+    a network made of the same blocks.
 
-    The first is Dice's coefficient, the second a histogram kernel on subtree patterns (Shervashidze et al., Weisfeiler-
-    Lehman Graph Kernels, JMLR 2011) after one round, with the minimum as the base kernel.
+    The share by name is Dice's coefficient. The overlap is a histogram kernel on subtree patterns (Shervashidze et al.,
+    Weisfeiler-Lehman Graph Kernels, JMLR 2011) after one round, with the minimum as the base kernel.
     """
     named = 2 * len(one.named & other.named) / (len(one.named) + len(other.named))
     mine, theirs = _frequencies(one), _frequencies(other)
@@ -84,7 +85,7 @@ def likeness(one: Shape, other: Shape) -> float:
 
 
 def by_name(source: Shape, target: Shape) -> Ops:
-    """The op of the same name and type, or, where there is none, the one `by_place`."""
+    """Match each target op with the source op of the same name and type, or else `by_place`."""
     known = {(name, kind): i for i, (name, kind) in enumerate(zip(source.names, source.types, strict=True))}
     places = by_place(source, target)
     keys = zip(target.names, target.types, strict=True)
@@ -92,7 +93,9 @@ def by_name(source: Shape, target: Shape) -> Ops:
 
 
 def by_place(source: Shape, target: Shape) -> Ops:
-    """The op at the nearest share of the work, among those of the same label, else of the same type, else among all."""
+    """Match each target op with the source op at the nearest share of the work, among ops of the same label, else of
+    the same type, else among all ops.
+    """
     kinds: tuple[Callable[[Shape], Sequence[Hashable]], ...] = (
         lambda shape: shape.labels,
         lambda shape: shape.types,
@@ -110,15 +113,16 @@ def by_place(source: Shape, target: Shape) -> Ops:
 
 
 def devices_by_name(source: Shape, target: Shape) -> tuple[int, ...] | None:
-    """For each device of `source` the one of the same name and kind; None where one has none."""
+    """Match each device of `source` with the target device of the same name and kind; None if one has no match."""
     index = {device[:2]: d for d, device in enumerate(target.devices)}
     found = [index.get(device[:2]) for device in source.devices]
     return None if None in found else tuple(d for d in found if d is not None)
 
 
 def devices_by_speed(source: Shape, target: Shape) -> tuple[int, ...]:
-    """For each device of `source` the one of its kind with the same rank by speed; of more devices than `target` has,
-    neighbours in rank share one. A kind that `target` lacks is ranked among all devices.
+    """Match each device of `source` with the target device of its kind with the same rank by speed. If `source` has
+    more devices than `target`, neighbours in rank share a device. A kind that `target` lacks is ranked among all
+    devices.
     """
     kinds = {kind for _, kind, _ in target.devices}
     found = [0] * len(source.devices)
@@ -130,18 +134,18 @@ def devices_by_speed(source: Shape, target: Shape) -> tuple[int, ...]:
 
 
 def _frequencies(shape: Shape) -> dict[Hashable, float]:
-    """The share of all ops that has each label."""
+    """Return label -> share of all ops that have it."""
     counts = Counter(label for label in shape.labels if label is not None)
     return {label: count / len(shape.names) for label, count in counts.items()}
 
 
 def _ranked(shape: Shape, kind: str | None) -> list[int]:
-    """The devices of a kind, or all, the fastest first."""
+    """Return the devices of a kind, or all devices if `kind` is None, the fastest first."""
     devices = [d for d, device in enumerate(shape.devices) if kind in (None, device[1])]
     return sorted(devices, key=lambda d: (shape.devices[d][2], d))
 
 
 def _nearest(middles: Sequence[float], ops: Sequence[int], at: float) -> int:
-    """The one of `ops`, which are in order, whose middle is nearest; the first of equals."""
+    """Return the op of `ops`, which are in order, whose middle is nearest to `at`; in a tie the first."""
     i = bisect_left(ops, at, key=lambda op: middles[op])
     return min(ops[max(0, i - 1) : i + 1], key=lambda op: abs(middles[op] - at))

@@ -1,4 +1,4 @@
-"""Orders of units in which neighbours belong together, so that a stretch of one is a part worth moving."""
+"""Orders of units in which neighbours belong together, so that a stretch of such an order is worth moving."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from search.problem.problem import Problem
 
 
 def lines(problem: Problem) -> NDArray[np.int32]:
-    """[3, units]: as they come, in topological order; depth first, so that branches stay together; and folded, so that
-    gradients come beside what they are gradients of.
+    """Return three orders of units, [3, units]: topological; depth first, so that branches stay together; and folded,
+    so that gradients are beside the ops that they belong to.
     """
     return np.array([np.arange(len(problem.units)), _depth_first(problem), _folded(problem)], np.int32)
 
 
 def _depth_first(problem: Problem) -> list[int]:
-    """By their first op in an order that goes on with a consumer of the last op where it can."""
+    """Sort units by their first op in an order of ops that continues with a consumer of the last op if it can."""
     graph = problem.graph
     waits = [0] * len(graph)
     users: list[list[int]] = [[] for _ in graph.ops]
@@ -37,8 +37,8 @@ def _depth_first(problem: Problem) -> list[int]:
 
 
 def _folded(problem: Problem) -> NDArray[np.int64]:
-    """By how many tensors are between a unit and the first op, forwards or backwards: a gradient is one from what it is
-    the gradient of. Scalars, which reach everything, do not count.
+    """Sort units by the number of tensors between each and the first unit, forwards or backwards. A gradient is one
+    tensor away from the op that it belongs to. Scalars do not count, because they reach all units.
     """
     near: list[set[int]] = [set() for _ in problem.units]
     for e in problem.graph.edges:
@@ -47,7 +47,7 @@ def _folded(problem: Problem) -> NDArray[np.int64]:
             near[u].add(w)
             near[w].add(u)
     steps = np.full(len(near), len(near))
-    for first in range(len(near)):  # as they come, so that what is connected is reached from its first unit
+    for first in range(len(near)):  # in topological order, so that each component is reached from its first unit
         front = [first] if steps[first] == len(near) else []
         steps[front] = 0
         while front:

@@ -1,4 +1,4 @@
-"""Nearly all on one device: what to try beside single devices where one cannot run or hold everything."""
+"""Placements with nearly all units on one device, for devices that cannot run or hold all units."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from search.problem.problem import Placement, Problem
 
-# The share of a small device's memory that is filled. TensorFlow copies a table that is updated sparsely in order to
-# read it, so that a fuller device may fail.
+# The share of a small device's memory that is filled. A fuller device may fail, because TensorFlow copies a sparsely
+# updated table to read it.
 RELIEVED = 0.5
 
 
 def nearly_singles(problem: Problem) -> Iterator[Placement]:
-    """For each device that cannot run or hold all, such as a GPU without a kernel, or with little memory: as much of it
-    as it can, the rest where that costs least, as is done by hand. Only where devices are of several kinds.
+    """Yield a placement for each device that cannot run or hold all units, such as a GPU that lacks a kernel or memory.
+    The device gets as many units as it can take, and the rest go where they cost least, as users place by hand.
+    Nothing if all devices are of one kind.
     """
     if len({device.kind for device in problem.topology.devices}) == 1:
         return
@@ -30,7 +31,7 @@ def nearly_singles(problem: Problem) -> Iterator[Placement]:
 
 
 def _relieved(problem: Problem, placement: Placement, device: int) -> Placement:
-    """The placement without the largest units of a device, so that RELIEVED of its memory suffices for the rest."""
+    """Move the largest units off a device, until the rest fits into the share RELIEVED of its memory."""
     relieved, held_bytes = list(placement), problem.held_bytes(placement)[device]
     here = [u for u, d in enumerate(placement) if d == device and problem.unit_bytes[u]]
     for u in sorted(here, key=lambda u: -problem.unit_bytes[u]):

@@ -1,4 +1,4 @@
-"""Parts of divided ops side by side: part i of every op on device i, as data and tensor parallelism have it."""
+"""Parts of divided ops side by side: part i of every op on device i, as in data and tensor parallelism."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from search.problem.problem import Placement, Problem
 
 
 def part_placements(problem: Problem) -> Iterator[Placement]:
-    """For each rotation of the devices, whole units with part 0 and where HEFT puts them; none where no unit is a part.
+    """Yield two placements for each rotation of the devices: with whole units beside part 0, and with whole units where
+    HEFT puts them. Nothing if no unit is a part.
 
-    Raises BadInputError where nothing fits into memory.
+    Raises BadInputError if no placement fits into memory.
     """
     parts = _parts(problem)
     if not any(part is not None for part in parts):
@@ -33,6 +34,6 @@ def part_placements(problem: Problem) -> Iterator[Placement]:
 
 
 def _parts(problem: Problem) -> list[int | None]:
-    """For each unit, the part that it is for."""
+    """Return the part number of each unit; None for a whole unit."""
     ops = problem.graph.ops
     return [next((ops[v].part for v in unit if ops[v].part is not None), None) for unit in problem.units]

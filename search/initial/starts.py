@@ -1,4 +1,4 @@
-"""Where searches start: the mappings that known rules give, those that take long only while there is time."""
+"""The mappings from which searches start: those of known rules, the slow rules only while there is time."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from search.list_scheduling.perturbed_heft import HeftVariant, placed_by_variant
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop
 
-# HEFT looks one op ahead: where links look dearer than they are, it crosses less.
+# HEFT looks one op ahead: if links look slower than they are, fewer tensors cross.
 LINK_FACTORS = (0.01, 0.3, 3.0, 10.0, 100.0)
 
 
 def starts(problem: Problem, stop: Stop) -> list[Placement]:
-    """Single devices (one of those that are alike), list schedulers, experts' splits, parts side by side, HEFT with
-    other links and on fewer devices.
+    """Return placements by single devices (one of those that are alike), list schedulers, experts' splits, parts side
+    by side, and HEFT with other links and on fewer devices.
 
-    No duplicates, and at least one; when `stop()`, HEFT and those there was time for. Raises BadInputError where
-    nothing fits into memory.
+    There are no duplicates, and at least one placement. After `stop()` only the quick placements, HEFT's and those made
+    so far are returned. Raises BadInputError if no placement fits into memory.
     """
     found: dict[Placement, None] = dict.fromkeys((*problem.unlike_singles(), *nearly_singles(problem)))
     for rule in _rules(problem):
-        for placement in rule():  # HEFT comes first, and always
+        for placement in rule():  # HEFT comes first, and is always added
             found[placement] = None
             if stop():
                 return list(found)
@@ -43,7 +43,7 @@ def _rules(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
     first, *others = (lambda rule=rule: [repaired(problem, rule(problem))] for rule in (heft, donf, peft, cpop))
     yield first
     cuts = iter(_cuts(problem) if problem.objective == "max-load" else ())
-    yield from islice(cuts, 1)  # because list schedulers know nothing of it
+    yield from islice(cuts, 1)  # early, because list schedulers do not know this objective
     yield from (lambda v=v: [placed_by_variant(problem, v)] for v in with_foresight(problem))
     yield from others
     yield lambda: expert_placements(problem)
@@ -55,7 +55,7 @@ def _rules(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
 
 
 def _cuts(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
-    """What takes a moment, then what takes longer."""
+    """Yield the rules of contiguous cuts, quick ones first."""
     from search.initial.contiguous import contiguous_placements, is_quick, rough_placements  # numba is slow to import
 
     if not is_quick(problem):
@@ -64,7 +64,10 @@ def _cuts(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
 
 
 def _heft_on(problem: Problem, devices: int, factor: float) -> Placement:
-    """HEFT on the fastest `devices`, where an op can run there, with links that take `factor` times as long."""
+    """Return HEFT's placement on the `devices` fastest devices with links that take `factor` times as long.
+
+    A unit that can run on none of them may go to any device that can run it.
+    """
     feasible = problem.limits.feasible.copy()
     feasible[:, list(problem.fastest_first[devices:])] = False
     nowhere = ~feasible.any(axis=1)

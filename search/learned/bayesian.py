@@ -1,4 +1,4 @@
-"""Bayesian optimisation of measured step times: the first stage of HTF-MPR, which knows nothing of the simulator."""
+"""Bayesian optimisation of measured step times: the first stage of HTF-MPR, which does not use the simulator."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ RANDOM_TRIES = 200
 
 @dataclass(frozen=True)
 class BayesianSettings:
-    """What is modelled, and of what."""
+    """Settings of the model and its candidates."""
 
-    dimensions: int = 64  # stretches that the units are gathered into, at most
-    rows: int = 1_000  # results that the model learns from: of more, half the fastest and half the latest others
+    dimensions: int = 64  # the most stretches into which the units are gathered
+    rows: int = 1_000  # the most results to learn from; of more, half the fastest and half the latest others
     random: int = 6  # random mappings measured before the model is asked
     near: int = 300  # candidates made from the fastest mappings, beside random ones
-    centres: int = 5  # how many of the fastest
+    centres: int = 5  # how many of the fastest mappings these candidates are made from
 
 
 class Bayesian(Searcher):
-    """Asks single devices and random mappings, then the candidate of the largest expected improvement.
+    """A searcher that asks single devices and random mappings, then the candidate of the largest expected improvement.
 
-    The model, fitted anew for each ask, sees the device of each stretch of units and the logarithm of the measured
-    seconds. A failure counts as twice the slowest measured mapping, and what was asked and not told as the mean.
-    Bayesian optimisation of wall-clock times is the first stage of HTF-MPR (Albaqsami 2020). The stretches and the
-    candidates around the fastest mappings are ours, because in many dimensions a thousand random points are all bad.
+    The model is fitted again for each ask. It sees the device of each stretch of units and the logarithm of the
+    measured seconds. A failure counts as twice the slowest measured mapping. A mapping that was asked but not told
+    counts as the mean. Bayesian optimisation of wall-clock times is the first stage of HTF-MPR (Albaqsami 2020). The
+    stretches and the candidates around the fastest mappings are ours, because in many dimensions a thousand random
+    points are all bad.
     """
 
     model: ClassVar[str]
@@ -48,7 +49,7 @@ class Bayesian(Searcher):
 
     @cached_property
     def stretches(self) -> Stretches:
-        """What the model chooses devices for."""
+        """Return the stretches whose devices the model chooses."""
         return Stretches(self.problem, self.settings.dimensions)
 
     def _propose(self) -> Placement:
@@ -56,9 +57,9 @@ class Bayesian(Searcher):
 
 
 def bayesian_proposal(searcher: Searcher, model: str, stretches: Stretches, settings: BayesianSettings) -> Placement:
-    """What Bayesian optimisation asks next that knows what `searcher` knows, and draws from its generator.
+    """Return the next placement of Bayesian optimisation, with the results and the random generator of `searcher`.
 
-    model: one of skopt_adapter.MODELS, which sees the device of each of the stretches. Raises SearchExhausted where no
+    model: one of skopt_adapter.MODELS, which sees the device of each of the stretches. Raises SearchExhausted if no
     mapping is left.
     """
     singles = searcher.problem.unlike_singles()
@@ -72,12 +73,14 @@ def bayesian_proposal(searcher: Searcher, model: str, stretches: Stretches, sett
 
 
 def tried_beside_singles(searcher: Searcher) -> int:
-    """Mappings on several devices that were asked or told: a caller may have told all single devices, alike or not."""
+    """Return how many mappings on several devices were asked or told. Single devices do not count, because a caller may
+    have told all of them, alike or not.
+    """
     return sum(len(set(placement)) > 1 for placement in searcher.asked.keys() | searcher.told.keys())
 
 
 def _best(searcher: Searcher, model: str, stretches: Stretches, settings: BayesianSettings) -> Placement | None:
-    """The new placement of the largest expected improvement; None before the first success."""
+    """Return the new placement of the largest expected improvement; None before the first success."""
     known = results_s(searcher.told)
     if not known:
         return None
@@ -95,7 +98,7 @@ def _best(searcher: Searcher, model: str, stretches: Stretches, settings: Bayesi
 
 
 def learned_from(known: dict[Placement, float], most: int) -> dict[Placement, float]:
-    """Of more than `most` results half the fastest and half the latest others, in the order they were told."""
+    """Return at most `most` results: half are the fastest, half the latest others, in the order they were told."""
     if len(known) <= most:
         return known
     fastest = set(sorted(known, key=lambda p: (known[p], p))[: most // 2])
@@ -105,7 +108,7 @@ def learned_from(known: dict[Placement, float], most: int) -> dict[Placement, fl
 
 
 def _drawn(searcher: Searcher, stretches: Stretches) -> Placement | None:
-    """A new random placement."""
+    """Draw a new random placement; None if RANDOM_TRIES draws, or the time, were not enough."""
     for _ in range(RANDOM_TRIES):
         placement = stretches.placement(stretches.drawn(searcher.rng))
         if searcher.is_new(placement):
@@ -118,9 +121,9 @@ def _drawn(searcher: Searcher, stretches: Stretches) -> Placement | None:
 class BayesGp(Bayesian):
     """Bayesian optimisation by a Gaussian process with a Hamming kernel.
 
-    Its time grows with the cube of the results and with each device of each stretch. So it gathers the units into at
-    most 12 stretches and learns from at most 50 results, the 25 fastest and the 25 latest others. For more of either,
-    use `bayes-et`.
+    Its time grows with the cube of the number of results and with each device of each stretch. So it gathers the units
+    into at most 12 stretches and learns from at most 50 results: the 25 fastest and the 25 latest others. For more
+    stretches or results, use `bayes-et`.
     """
 
     name: ClassVar[str] = "bayes-gp"

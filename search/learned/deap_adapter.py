@@ -1,4 +1,4 @@
-"""The only file that imports deap: a generation of children, bred by its tournaments and its variation."""
+"""The only file that imports deap: it breeds a generation of children by deap's tournaments and variation."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Row = NDArray[np.int32]
 
 
 class Individual:
-    """A row and its fitness, as deap wants it."""
+    """A row and its fitness, in the form that deap needs."""
 
     def __init__(self, row: Row, value: float | None) -> None:
         self.row = row
         self.fitness = _lower_is_better()() if value is None else _lower_is_better()((value,))
 
     def clone(self) -> Self:
-        """A copy whose row may be changed."""
+        """Return a copy whose row may be changed."""
         return type(self)(self.row.copy(), self.fitness.values[0] if self.fitness.valid else None)
 
 
 @contextmanager
 def own_random(seed: int) -> Iterator[None]:
-    """Seed Python's global random numbers, which deap draws, and give them back as they were found."""
+    """Seed Python's global random generator, from which deap draws, and restore its state afterwards."""
     found = random.getstate()
     random.seed(seed)
     try:
@@ -50,11 +50,11 @@ def bred(
     mutating: float,
     seed: int,
 ) -> list[Row]:
-    """At most `count` children of `rows`, those that differ by mating or mutation from what they were copied from.
+    """Return at most `count` children of `rows`: copies that were mated or mutated.
 
-    values: the lower the better, infinity allowed. mate, mutate: change their rows in place; they draw no global random
-    numbers. tournament: of so many parents drawn the best becomes one. mating, mutating: probabilities, of a pair and
-    of a child.
+    values: the lower the better, infinity allowed. mate, mutate: change their rows in place and draw no global random
+    numbers. tournament: the best of this many random rows becomes a parent. mating, mutating: the probabilities that a
+    pair mates and that a child mutates.
     """
     from deap import algorithms, base, tools  # slow to import
 

@@ -1,4 +1,4 @@
-"""Genetic: generations of mappings, bred so that what lies together in the graph is handed down together."""
+"""Genetic search: generations of mappings, bred so that units close together in the graph are inherited together."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, never
 
 Fitness = Callable[[list[Placement]], Sequence[float]]
-"""Values of placements, the lower the better; infinity and NaN are the worst."""
+"""A function that returns values of placements, the lower the better; infinity and NaN are the worst."""
 
-BARREN = 5  # generations without one new child, after which breeding ends
+BARREN = 5  # breeding ends after this many generations without a new child
 
 
 @dataclass(frozen=True)
 class Breeding:
-    """How a population changes."""
+    """Settings of how a population changes."""
 
     size: int = 60  # individuals
-    elites: int = 15  # of them the best, which live on as they are
-    tournament: int = 3  # of so many parents drawn the best becomes one
-    mating: float = 0.6  # probability, of a pair
-    mutating: float = 0.7  # probability, of a child
-    widest: float = 0.3  # share of the units that one mutation may concern
-    keep: int = 400  # of the best individuals ever judged so many are handed back
+    elites: int = 15  # the best individuals, which live on unchanged
+    tournament: int = 3  # the best of this many random individuals becomes a parent
+    mating: float = 0.6  # probability that a pair mates
+    mutating: float = 0.7  # probability that a child mutates
+    widest: float = 0.3  # the largest share of the units that one mutation may change
+    keep: int = 400  # how many of the best individuals ever judged are returned
 
 
 class Operators:
-    """Mating and mutation that keep together what lies together in the graph."""
+    """Mating and mutation that keep units together which are close in the graph."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -49,17 +49,17 @@ class Operators:
         self._unlike = alike[:, None] != alike[None, :]
 
     def mate(self, one: Row, other: Row, rng: np.random.Generator) -> None:
-        """Exchange a run of units in topological order, or a cluster of units that talk much.
+        """Exchange a run of units in topological order, or a cluster of units that exchange much.
 
-        Alike devices have arbitrary names: each row takes its part from the other with these renamed so that both agree
-        as far as they can.
+        Alike devices have arbitrary names. So each row takes the units from the other with alike devices renamed such
+        that the two rows agree as much as possible.
         """
         units = self._region(rng)
         theirs, ours = self._names(one, other)
         one[units], other[units] = theirs[other[units]], ours[one[units]]
 
     def mutate(self, row: Row, widest: float, rng: np.random.Generator) -> None:
-        """One to three moves: flip, run, border, follow a neighbour, cluster, swap."""
+        """Change `row` by one to three moves of search/local/kernels/draws.py. widest: as in Breeding."""
         for _ in range(int(rng.integers(1, 4))):
             self.moves.draw(row, [row], widest, rng)
 
@@ -72,7 +72,7 @@ class Operators:
         return run
 
     def _names(self, one: Row, other: Row) -> tuple[Row, Row]:
-        """What `one` calls each device of `other`, and what `other` calls each device of `one`."""
+        """Return the name in `one` of each device of `other`, and the name in `other` of each device of `one`."""
         from scipy.optimize import linear_sum_assignment  # slow to import
 
         devices = len(self._unlike)
@@ -83,7 +83,7 @@ class Operators:
 
 
 class Population:
-    """Individuals and what they are worth; remembers all that it ever judged."""
+    """Individuals, and the values of all individuals that were ever judged."""
 
     def __init__(self, problem: Problem, fitness: Fitness) -> None:
         self.problem, self.fitness = problem, fitness
@@ -91,7 +91,7 @@ class Population:
         self.rows: list[Row] = []
 
     def admitted(self, rows: Iterable[Row]) -> list[Row]:
-        """Judge those of `rows` that never were, made to fit, and return them."""
+        """Make `rows` fit, judge those that were never judged before, and return these."""
         candidates = list(rows)
         if not candidates:
             return []
@@ -108,11 +108,11 @@ class Population:
         return list(new.values())
 
     def worth(self, row: Row) -> float:
-        """The value of a row that was admitted."""
+        """Return the value of a row that was admitted."""
         return self.value[row.tobytes()]
 
     def ranked(self, most: int) -> list[tuple[float, Placement]]:
-        """The best `most` ever judged, best first."""
+        """Return (value, placement) of the best `most` individuals ever judged, best first."""
         best = sorted(self.value.items(), key=lambda item: (item[1], item[0]))[:most]
         found = [(value, tuple(np.frombuffer(key, np.int32).tolist())) for key, value in best]
         return sorted(found)
@@ -135,11 +135,12 @@ def evolve(
     breeding: Breeding | None = None,
     operators: Operators | None = None,
 ) -> list[tuple[float, Placement]]:
-    """(value, placement) of the best placements that were judged, best first, no duplicates; all of them fit.
+    """Breed generations. Return (value, placement) of the best placements judged, best first, without duplicates; all
+    of them fit.
 
-    population: where to begin, at least one; those that do not fit are changed until they do, and mutants fill it up to
-    its size. fitness: called once a generation with those never judged before. Ends early when `stop()`, once the
-    given population was judged. operators: those of an earlier call for the same problem, which take time to make.
+    population: the first individuals, at least one. Those that do not fit are changed until they do. fitness: called
+    once per generation with the placements never judged before. operators: those of an earlier call for the same
+    problem, because making them takes time. Ends early when `stop()`, but not before the given population was judged.
     """
     how, ops = breeding or Breeding(), operators or Operators(problem)
     draws = np.random.default_rng(rng.getrandbits(64))
@@ -162,26 +163,27 @@ def evolve(
 
 
 def _survivors(people: Population, children: list[Row], how: Breeding) -> list[Row]:
-    """The elites of the old, then the children, then, where these are few, the best of the other old ones."""
+    """Return the old elites, then the children, then, if the children are few, the best of the other old rows."""
     old = sorted(people.rows, key=people.worth)
     return [*old[: how.elites], *children, *old[how.elites :]][: how.size]
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """How a mapping that is judged no better than those asked must differ from them to be asked before others."""
+    """Settings of how much a mapping must differ from those asked and told, if it is not judged better than them."""
 
-    structure: float = 0.03  # share of the units by which it differs, alike devices renamed
-    far: float = 1.25  # judged at most so many times the best
-    recent: int = 200  # compared with so many of the last asked and told
+    structure: float = 0.03  # the least share of the units by which it differs, with alike devices renamed
+    far: float = 1.25  # its value is at most this many times the best known value
+    recent: int = 200  # it is compared with this many of the last mappings asked and told
 
 
 def most_promising(
     searcher: Searcher, ranking: Sequence[tuple[float, Placement]], contrast: Contrast
 ) -> Placement | None:
-    """Of a ranking the best new one, if it is judged better than all known in it; else the best new one that differs.
+    """Return the best new placement of a ranking if its value is better than those of all known placements in it; else
+    the best new placement that differs.
 
-    Where none differs enough the best new one; None where none is new.
+    If none differs enough, return the best new placement; None if none is new.
     """
     new = [(value, placement) for value, placement in ranking if searcher.is_new(placement)]
     known = [value for value, placement in ranking if not searcher.is_new(placement)]
@@ -199,20 +201,22 @@ def most_promising(
 
 @dataclass(frozen=True)
 class GeneticSettings:
-    """How hard to look before each ask."""
+    """Settings of the work before each ask."""
 
-    work: int = 3_000_000  # predictions before the first ask, times the ops and edges that each of them simulates
+    work: int = 3_000_000  # predictions before the first ask, times the ops and edges that each prediction simulates
     most: int = 6_000  # bounds on these predictions
     fewest: int = 600
-    each: int = 40  # at most so many for every device that each unit may go to
-    later: float = 0.2  # share of them that later asks take
-    incumbents: int = 10  # of the fastest measured mappings so many join each population
+    each: int = 40  # the most predictions per unit and device that it may go to
+    later: float = 0.2  # share of these predictions for each later ask
+    incumbents: int = 10  # how many of the fastest measured mappings join each population
     contrast: Contrast = field(default_factory=Contrast)
     breeding: Breeding = field(default_factory=Breeding)
 
 
 class Genetic(Searcher):
-    """Asks the best new individual of a population that evolves by prediction, and that the fastest measured join."""
+    """A searcher that asks the best new individual of a population. The population evolves by predicted fitness, and
+    the fastest measured mappings join it.
+    """
 
     name: ClassVar[str] = "genetic"
 
@@ -253,7 +257,7 @@ class Genetic(Searcher):
         return max(1, int(predictions * share) // self.settings.breeding.size)
 
     def _rebase(self) -> None:
-        """Let the starts under the new costs join the population, whose fitness is judged with each ask."""
+        """Let the starts under the new costs join the population. Each ask judges its fitness again."""
         if self.population:
             self.population = list(dict.fromkeys((*starts(self.problem, self.stop), *self.population)))
 

@@ -1,8 +1,9 @@
 """HTF-MPR: mappings are measured first, then a genetic algorithm looks for those that a regressor predicts fastest.
 
-Albaqsami 2020, in two stages: (1) measure an intuitive baseline, then what Bayesian optimisation asks. (2) Compare
-regressors on what was measured; train the best to predict a mapping's step time; let a genetic algorithm, whose fitness
-this is, look for fast mappings; measure its best; train again. docs/htf-mpr.md says what is as published.
+Albaqsami 2020, in two stages: (1) Measure an intuitive baseline, then the mappings that Bayesian optimisation asks. (2)
+Compare regressors on the measurements; train the best to predict a mapping's step time; let a genetic algorithm with
+this prediction as its fitness look for fast mappings; measure its best; train again. docs/htf-mpr.md says what follows
+the publication.
 """
 
 from __future__ import annotations
@@ -30,25 +31,26 @@ from search.problem.searcher import Searcher, Stop, never
 
 @dataclass(frozen=True)
 class HtfMprSettings:
-    """How many mappings each stage gets, and how the second one predicts and breeds."""
+    """Settings: how many mappings each stage gets, and how the second stage predicts and breeds."""
 
     first: int = 10  # mappings measured before the second stage
     bayesian: BayesianSettings = field(default_factory=lambda: BayesianSettings(dimensions=12, rows=50, random=3))
     regressor: str | None = None  # its name; None to compare all
-    again: float = 1.5  # they are compared again when so many times as many mappings are known
-    stretches: int = 32  # of units, at most, whose devices are the features where the simulator gives none
+    again: float = 1.5  # regressors are compared again when the number of known mappings has grown by this factor
+    stretches: int = 32  # the most stretches of units, whose devices are the features without a simulator
     generations: int = 25  # before each ask
-    fastest: int = 30  # of the fastest measured mappings so many join each population
+    fastest: int = 30  # how many of the fastest measured mappings join each population
     contrast: Contrast = field(default_factory=Contrast)
     breeding: Breeding = field(default_factory=Breeding)
 
 
 class HtfMpr(Searcher):
-    """Asks single devices, HEFT, the expert's mapping and what Bayesian optimisation proposes; then the best bred.
+    """A searcher that asks single devices, HEFT, the expert's mapping and proposals of Bayesian optimisation; then the
+    best mapping that was bred.
 
-    The regressors see what the simulator says of a mapping. The chosen one is trained anew for each ask, on everything
-    told; a failure counts as twice the slowest measured. Until a measurement succeeds, the predicted objective stands
-    in for it.
+    The regressors see the simulator's numbers of a mapping. The chosen regressor is trained again for each ask, on all
+    results; a failure counts as twice the slowest measured mapping. Until a measurement succeeds, the predicted
+    objective takes the place of the regressor.
     """
 
     name: ClassVar[str] = "htf-mpr"
@@ -61,7 +63,7 @@ class HtfMpr(Searcher):
         self.settings = settings or HtfMprSettings()
         self.population: list[Placement] = []
         self.chosen = self.settings.regressor or ""  # the regressor of the second stage
-        self.compared = 0  # mappings that were known when it was chosen
+        self.compared = 0  # how many mappings were known when it was chosen
 
     @cached_property
     def operators(self) -> Operators:
@@ -69,12 +71,12 @@ class HtfMpr(Searcher):
 
     @cached_property
     def view(self) -> View:
-        """What the regressors see of mappings."""
+        """Return the features of mappings for the regressors."""
         return self.regressors_see(self.problem, self.settings.stretches)
 
     @cached_property
     def stretches(self) -> Stretches:
-        """What Bayesian optimisation chooses devices for."""
+        """Return the stretches whose devices Bayesian optimisation chooses."""
         return Stretches(self.problem, self.settings.bayesian.dimensions)
 
     def _propose(self) -> Placement:
@@ -84,7 +86,7 @@ class HtfMpr(Searcher):
         if singles + tried_beside_singles(self) < self.settings.first:
             begin = next((placement for placement in self._baselines() if self.is_new(placement)), None)
             return begin or self._bayesian_proposal()
-        if not known and not self.predicts:  # nothing ran, so there is nothing to learn from
+        if not known and not self.predicts:  # no measurement succeeded, so there is nothing to learn from
             return self._bayesian_proposal()
         return self._second_stage(known) or self.first_new()
 
@@ -92,14 +94,14 @@ class HtfMpr(Searcher):
         return bayesian_proposal(self, BayesGp.model, self.stretches, self.settings.bayesian)
 
     def _baselines(self) -> Iterator[Placement]:
-        """What is measured without having learnt anything; HEFT's mapping where there is a simulator."""
+        """Yield the mappings to measure before anything is learned; HEFT's mapping only with a simulator."""
         yield from self.problem.unlike_singles()
         if self.predicts:
             yield heft_placement(self.problem)
         yield from islice(expert_placements(self.problem), 1)
 
     def _second_stage(self, known: dict[Placement, float]) -> Placement | None:
-        """The most promising of what was bred for the predicted step time; None where nothing new was."""
+        """Breed for the predicted step time and return the most promising placement; None if none is new."""
         breeding = self.settings.breeding
         fastest = sorted(known, key=lambda p: (known[p], p))[: self.settings.fastest]
         others = self.population or self.view.first_population(breeding.size, self.rng, self.stop)
@@ -111,7 +113,7 @@ class HtfMpr(Searcher):
         return most_promising(self, ranking, self.settings.contrast)
 
     def _fitness(self, known: dict[Placement, float]) -> Fitness:
-        """Seconds by a regressor trained on what is known; by the simulator where nothing can be learnt from it."""
+        """Return a fitness: seconds by a regressor trained on `known`, or by the simulator if none can be trained."""
         from surrogate.learn.regressors import make_regressor
 
         def learned(placements: list[Placement]) -> Sequence[float]:
@@ -163,7 +165,7 @@ class HtfMpr(Searcher):
 
 
 class HtfMprPlain(HtfMpr):
-    """HTF-MPR without a simulator: no HEFT, and the regressors see only where ops run."""
+    """HTF-MPR without a simulator: no HEFT, and the regressors see only the devices of ops."""
 
     name: ClassVar[str] = "htf-mpr-plain"
     predicts: ClassVar[bool] = False

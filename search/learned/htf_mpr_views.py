@@ -1,4 +1,4 @@
-"""What the regressors of HTF-MPR see of mappings: numbers that the simulator gives, or only where ops run."""
+"""The features of mappings for the regressors of HTF-MPR: numbers from the simulator, or only the devices of ops."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ class View(ABC):
     """Features of mappings, the regressors that compete over them, and mappings to begin with."""
 
     problem: Problem
-    most_stretches: int  # of units, whose devices are the features where the simulator gives none
+    most_stretches: int  # the most stretches of units, whose devices are the features without a simulator
 
     @abstractmethod
     def table(self, placements: list[Placement]) -> Table:
-        """[placements, features]"""
+        """Return the features, [placements, features]."""
 
     @abstractmethod
     def regressors(self) -> list[str]:
-        """The names of those that compete."""
+        """Return the names of the competing regressors."""
 
     @abstractmethod
     def first_population(self, size: int, rng: Random, stop: Stop) -> list[Placement]:
-        """What the first population has beside measured mappings; `size` of them, if any number could be drawn."""
+        """Return the mappings of the first population that are not measured; `size` of them if they are random."""
 
 
 class SimulatedNumbers(View):
-    """The step as simulated, what crosses, and what each device has to do."""
+    """The simulated step, the tensors that cross, and the work of each device."""
 
     def table(self, placements: list[Placement]) -> Table:
-        """[placements, features]. The simulated step is the problem's own objective, whichever that is."""
+        """Return the features, [placements, features]. The simulated step is the problem's own objective."""
         from surrogate.features.mapping_features import MAKESPAN
 
         rows = np.array(placements, np.int32)
         table = self.problem.features.of(rows[:, self.problem.limits.unit_of])
         if self.problem.objective != "makespan":
-            table[~np.isfinite(table)] = 0.0  # of a link that is missing; this objective needs none
+            table[~np.isfinite(table)] = 0.0  # from a missing link, which this objective does not need
             table[:, MAKESPAN] = self.problem.predict_many(rows)
         return table
 
     def regressors(self) -> list[str]:
-        """All but the generic performance model, which takes as long as the others together."""
+        """Return all names except the generic performance model, which takes as long as the others together."""
         from surrogate.learn.regressors import REGRESSORS
 
         return [name for name in REGRESSORS if name != "generic"]
 
     def first_population(self, size: int, rng: Random, stop: Stop) -> list[Placement]:
-        """Where searches by the simulator start."""
+        """Return the starts of searches by the simulator."""
         return starts(self.problem, stop)
 
 
@@ -68,11 +68,11 @@ class DeviceShares(View):
 
     @cached_property
     def stretches(self) -> Stretches:
-        """What the features tell apart."""
+        """Return the stretches whose shares are the features."""
         return Stretches(self.problem, self.most_stretches)
 
     def table(self, placements: list[Placement]) -> Table:
-        """[placements, stretches x devices]"""
+        """Return the features, [placements, stretches x devices]."""
         of, devices = self.stretches.of, len(self.problem.topology)
         share = (1 / np.bincount(of))[of]
         table = np.zeros((len(placements), int(of.max() + 1) * devices))
@@ -81,11 +81,11 @@ class DeviceShares(View):
         return table
 
     def regressors(self) -> list[str]:
-        """Those that learn from any features."""
+        """Return the names of the regressors that learn from any features."""
         from surrogate.learn.regressors import LEARNERS
 
         return list(LEARNERS)
 
     def first_population(self, size: int, rng: Random, stop: Stop) -> list[Placement]:
-        """Random devices for each stretch."""
+        """Draw `size` placements with a random device for each stretch."""
         return [self.stretches.placement(self.stretches.drawn(rng)) for _ in range(size)]

@@ -1,4 +1,6 @@
-"""Hybrid, the default: breed and anneal on the simulator, measure what promises most, learn what it misses."""
+"""Hybrid, the default searcher: breed and anneal on the simulator, measure the most promising mappings, and learn the
+simulator's errors.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +22,25 @@ from search.problem.searcher import Searcher, Stop, never
 if TYPE_CHECKING:
     from surrogate.learn.residual import MappingViews, Residual
 
-NEAR = 0.2  # of the units, at most, concerns a move around the best measured
-FAILED_NOISE = 0.2  # relative: how little is known of the time that stands for a failure
-DRIFT = 0.03  # relative: what a machine drifts by between turns, which two or three steps of one turn do not show
+NEAR = 0.2  # the largest share of the units that a move around the best measured mapping changes
+FAILED_NOISE = 0.2  # the relative uncertainty of the time that stands for a failure
+DRIFT = 0.03  # the relative drift of a machine between turns, which two or three steps of one turn do not show
 
 
 @dataclass(frozen=True)
 class HybridSettings(PredictedSettings):
-    """How hard to look, what is measured next, and when to stop."""
+    """Settings of the work before each ask, of the choice of mappings, and of the end of the search."""
 
-    near: int = 96  # candidates that are moves around the best measured, beside the `pool`
-    far: float = 1.3  # none is predicted so many times slower than the best
+    near: int = 96  # candidates that are moves around the best measured mapping, beside the `pool`
+    far: float = 1.3  # candidates are predicted at most this many times slower than the best
     fewest_measured: int = 12  # mappings measured before the search may end itself
-    hopeless: float = 0.1  # it ends where the expected gain is below this share of a measurement's noise
+    hopeless: float = 0.1  # the search ends if the expected gain is below this share of a measurement's noise
 
 
 class Hybrid(Searcher):
-    """Asks the mapping with the largest expected gain over the best measured, by simulator and learned residual."""
+    """A searcher that asks the mapping with the largest expected gain over the best measured mapping, by the simulator
+    and a learned residual.
+    """
 
     name: ClassVar[str] = "hybrid"
 
@@ -46,7 +50,7 @@ class Hybrid(Searcher):
         super().__init__(problem, seed=seed, stop=stop)
         self.settings = settings or HybridSettings()
         self.search = PredictedSearch(self, self.settings)
-        self.told_then = -1  # results that were known when it last looked
+        self.told_then = -1  # how many results were known at the last complete round
 
     @classmethod
     def prepare(cls, objective: str) -> None:
@@ -54,7 +58,7 @@ class Hybrid(Searcher):
         starts(two_ops(objective), never)
 
     def bound(self) -> float:
-        """The best prediction where every placement was predicted, else what branch and bound has proven, or 0."""
+        """The best prediction if every placement was predicted, else the bound of branch and bound, or 0."""
         return self.search.bound_s
 
     def _propose(self) -> Placement:
@@ -63,7 +67,7 @@ class Hybrid(Searcher):
             self.search.predict_all()
         if not self.search.is_small() and self.told_then != len(self.told):
             self.search.improve(trusted)
-            self.told_then = -1 if self.stop() else len(self.told)  # what was cut short is no round
+            self.told_then = -1 if self.stop() else len(self.told)  # a round that was cut short does not count
         placement = self._best_predicted() if trusted else self._most_promising(self._residual())
         return placement if placement is not None else self.first_new()
 
@@ -71,9 +75,10 @@ class Hybrid(Searcher):
         return next((placement for _, placement in self.search.elites.ranked() if self.is_new(placement)), None)
 
     def _most_promising(self, residual: Residual) -> Placement | None:
-        """The new candidate with the largest expected gain, as if those asked and not told had come out as expected.
+        """Return the new candidate with the largest expected gain. Mappings that were asked but not told count as if
+        measured with their expected result.
 
-        Raises SearchExhausted where that gain is too small beside the noise of a measurement.
+        Raises SearchExhausted if the gain is too small relative to the noise of a measurement.
         """
         from surrogate.learn.residual import expected_gain
 
@@ -95,7 +100,7 @@ class Hybrid(Searcher):
         return candidates[best]
 
     def _candidates(self) -> list[Placement]:
-        """New placements: the best predicted, and moves around the best measured that change something."""
+        """Return new placements: the best predicted, the starts, and moves around the best measured placement."""
         ranked = self.search.elites.ranked()
         limit = self.settings.far * ranked[0][0] if ranked else np.inf
         found = dict.fromkeys(placement for value, placement in ranked if value <= limit and self.is_new(placement))
@@ -107,7 +112,7 @@ class Hybrid(Searcher):
         return list(found)
 
     def _around(self, centre: Placement, limit: float) -> list[Placement]:
-        """New placements one move away."""
+        """Return new placements one move away from `centre`, predicted at most `limit` seconds."""
         rng = np.random.default_rng(self.rng.getrandbits(64))
         start = np.array(centre, np.int32)
         rows = np.repeat(start[None], self.settings.near, axis=0)
@@ -121,8 +126,8 @@ class Hybrid(Searcher):
         return [placement for placement in near if self.is_new(placement)]
 
     def _residual(self) -> Residual:
-        """Learned from all that was told. A failure is as slow as `results_s` has it, about; but lacking memory says
-        nothing of time, and is known of before.
+        """Return the residual learned from all results. A failure counts with the time of `results_s` and FAILED_NOISE.
+        A lack of memory does not count, because it says nothing about time and is known beforehand.
         """
         from surrogate.learn.residual import Residual
 
@@ -139,9 +144,9 @@ class Hybrid(Searcher):
         return result.reason != "memory" and self.problem.predict(placement) < math.inf
 
     def _simulator_is_clock(self) -> bool:
-        """Whether every measured time is what was predicted, as where the simulator stands in for the clock.
+        """Whether every measured time equals its prediction, because the simulator stands in for the clock.
 
-        Also where something was measured that is predicted to lack a link: no residual can be learned from infinity.
+        Also True if a measured mapping is predicted to lack a link, because no residual can be learned from infinity.
         """
         known = {p: r.step_s for p, r in self.told.items() if isinstance(r, Measured)}
         if not known:
@@ -158,13 +163,13 @@ class Hybrid(Searcher):
         )
 
     def _work(self) -> NDArray[np.float64]:
-        """[units] shares of all work."""
+        """Return each unit's share of all work, [units]."""
         work_s = np.array([min(row) for row in self.problem.unit_cost_s])
         share: NDArray[np.float64] = work_s / max(float(work_s.sum()), 1e-30)
         return share
 
     def _least_noise(self) -> float:
-        """The relative error of a measurement with all its repeats, which a gain must exceed to be seen."""
+        """The relative error of a measurement with all its repeats. A smaller gain would not be visible."""
         through = [r for r in self.told.values() if isinstance(r, Measured) and not r.stopped_early]
         return float(np.median([_noise(result) for result in through])) if through else 0.0
 
@@ -184,6 +189,6 @@ class Hybrid(Searcher):
 
 
 def _noise(result: Measured) -> float:
-    """The relative standard error of a median of steps, with DRIFT; 0 where all steps took the same."""
+    """The relative standard error of a median of steps, including DRIFT; 0 if all steps took the same time."""
     error = standard_error(result)
     return math.hypot(error, MEDIAN_SIGMAS * DRIFT / math.sqrt(result.repeats)) if error else 0.0

@@ -1,4 +1,6 @@
-"""The best placements by prediction: of all where these are few, else of what rounds of breeding and annealing find."""
+"""The search for the best predicted placements: it predicts all if they are few, else it runs rounds of breeding and
+annealing.
+"""
 
 from __future__ import annotations
 
@@ -21,40 +23,40 @@ from search.problem.searcher import Deadline, Searcher, fitting_placements, neve
 
 Rows = NDArray[np.int32]
 
-AT_ONCE = 4096  # placements that are predicted together, at most
-AT_ONCE_WORK = 20_000_000  # the ops and edges of them all: a fraction of a second between two looks at the clock
-MOST_BUDGET = 1e15  # predictions, where time is all but endless
-FEW_UNITS = 64  # of a problem with up to `enumerate` placements predicted whole; of twice the units, half as many
+AT_ONCE = 4096  # the most placements that are predicted together
+AT_ONCE_WORK = 20_000_000  # the most ops and edges of them all: a fraction of a second between two checks of the clock
+MOST_BUDGET = 1e15  # the most predictions of a round, if time is practically endless
+FEW_UNITS = 64  # with this many units up to `enumerate` placements are all predicted; with twice as many, up to half
 
 
 @dataclass(frozen=True)
 class PredictedSettings:
-    """How hard to look."""
+    """Settings of the work of a round."""
 
-    # Predictions of a round. Where nothing but the simulator judges, rounds double.
+    # Predictions of a round. If only the simulator judges, the number doubles from round to round.
     work: int = 6_000_000  # predictions times the ops and edges of each
-    doublings: int = 5  # rounds after which they double no more
-    quicker: float = 3.0  # annealing moves per budgeted prediction, because most are not simulated whole
+    doublings: int = 5  # the number of rounds that double
+    quicker: float = 3.0  # annealing moves per budgeted prediction, because most moves are not simulated completely
     load_quicker: float = 60.0  # the same for max-load
-    last: float = 3.0  # one round takes all the time that is left where that suffices for fewer such rounds than this
-    per_flip: int = 50  # at most so many predictions for each unit and device
-    most: int = 8_000  # predictions of a round
+    last: float = 3.0  # if the time left is enough for fewer rounds than this, one round takes all of it
+    per_flip: int = 50  # the most predictions per unit and device
+    most: int = 8_000  # bounds on the predictions of a round
     fewest: int = 640
-    bred: float = 0.3  # share of a round that goes into variants of HEFT
-    heft_predictions: int = 8  # a variant of HEFT takes as long as so many predictions
-    hotter: float = 4.0  # every other round begins from all kinds of starts, and so much hotter
-    enumerate: int = 65_536  # spaces of up to so many placements are predicted whole
-    certify: int = 256  # units up to which branch and bound has a go, where nothing but the simulator judges
+    bred: float = 0.3  # share of a round that is spent on variants of HEFT
+    heft_predictions: int = 8  # a variant of HEFT takes as long as this many predictions
+    hotter: float = 4.0  # every other round explores: it begins from all kinds of starts, this many times hotter
+    enumerate: int = 65_536  # all placements are predicted if there are at most this many, see FEW_UNITS
+    certify: int = 256  # branch and bound runs if only the simulator judges and there are at most this many units
     certify_work: int = 200_000_000  # its ExactSettings.work
-    certify_share: float = 1 / 3  # of the time that is left it takes at most this share,
-    certify_s: float = 1.0  # or so many seconds where that is more
-    pool: int = 256  # of the best placements so many are kept
+    certify_share: float = 1 / 3  # it takes at most this share of the time left,
+    certify_s: float = 1.0  # or this many seconds if that is more
+    pool: int = 256  # how many of the best placements are kept
 
 
 class PredictedSearch:
-    """Fills `elites` with the best predicted placements of a searcher's problem.
+    """A search that fills `elites` with the best predicted placements of a searcher's problem.
 
-    It takes the searcher's time and draws from its generator, and counts its predictions there.
+    It stops with the searcher, draws from the searcher's generator, and counts its predictions there.
     """
 
     def __init__(self, searcher: Searcher, settings: PredictedSettings) -> None:
@@ -62,14 +64,14 @@ class PredictedSearch:
         self.elites = Elites(settings.pool)
         self.starts: list[Placement] = []
         self.rounds = 0
-        self.bound_s = 0.0  # that every placement is predicted to take at least
-        self._certified = False  # whether branch and bound had its go
-        self._per_s = 0.0  # of a round's budget, as fast as the last one went
-        self._too_many = False  # placements to predict all of them in the time that is left
+        self.bound_s = 0.0  # a lower bound of all predictions
+        self._certified = False  # whether branch and bound has run
+        self._per_s = 0.0  # budgeted predictions per second in the last round
+        self._too_many = False  # whether there are too many placements to predict all in the time left
 
     @property
     def problem(self) -> Problem:
-        """The searcher's, recalibrated as it is."""
+        """Return the searcher's current problem."""
         return self._searcher.problem
 
     @cached_property
@@ -87,12 +89,12 @@ class PredictedSearch:
         )
 
     def predict(self, rows: Rows) -> NDArray[np.float64]:
-        """The objective of each row, counted in the searcher's `evaluations`."""
+        """Return the objective of each row, and count the rows in the searcher's `evaluations`."""
         self._searcher.evaluations += len(rows)
         return self.problem.predict_many(rows)
 
     def predict_all(self) -> None:
-        """Predict every placement there is; where the time that is left does not suffice, the space is not small."""
+        """Predict every placement. If the time left is not enough, the space counts as not small from now on."""
         if self.rounds:
             return
         self.elites.room = self.settings.enumerate
@@ -110,14 +112,14 @@ class PredictedSearch:
             if is_more and left_s < math.inf and (self.problem.space - count) * (begin_s - left_s) > left_s * count:
                 self._too_many, self.elites.room = True, self.settings.pool
                 return
-        if not whole:  # the beginning of the space is no sample of it
+        if not whole:  # the first placements of the space are not a fair sample of it
             self._too_many, self.elites.room = True, self.settings.pool
             return
         self.rounds = 1
         self.bound_s = self.elites.ranked()[0][0] if self.elites.value else 0.0
 
     def improve(self, trusted: bool) -> None:
-        """One round; before the second one, branch and bound has a go. trusted: whether the simulator is the clock."""
+        """Do one round. trusted: whether the simulator is the clock; if so, branch and bound runs before round 2."""
         if trusted and self.rounds and not self._certified and len(self.problem.units) <= self.settings.certify:
             self._certify()
             self._certified = not self._searcher.stop()
@@ -130,7 +132,7 @@ class PredictedSearch:
         until_s = (
             left_s - max(self.settings.certify_share * left_s, self.settings.certify_s) if left_s < math.inf else 0.0
         )
-        # Its last part runs on one core, and may end with nothing: annealing gets the rest of the time.
+        # The last part of Exact runs on one core and may find nothing, so annealing gets the rest of the time.
         exact = Exact(
             self.problem, seed=seed, stop=lambda: self._searcher.stop() or self._left_s() < until_s, settings=limits
         )
@@ -141,7 +143,7 @@ class PredictedSearch:
         self.elites.add(np.array([p for _, p in best], np.int32), np.array([value for value, _ in best]))
 
     def _round(self, budget: int, trusted: bool) -> None:
-        """As many predictions: variants of HEFT, then annealing from the best of all that is known."""
+        """Spend `budget` predictions: on variants of HEFT, then on annealing from the best known placements."""
         rng = np.random.default_rng(self._searcher.rng.getrandbits(64))
         if self.rounds == 0:
             self._begin()
@@ -149,7 +151,7 @@ class PredictedSearch:
         if self.problem.objective == "makespan":
             budget -= self._breed(int(budget * self.settings.bred), rng)
         self.rounds += 1
-        if self._searcher.stop():  # moves of large graphs take seconds to make
+        if self._searcher.stop():  # making `moves` takes seconds for large graphs
             return
         self.moves.forget()
         explore = self.rounds % 2 == 0
@@ -169,7 +171,7 @@ class PredictedSearch:
         self.elites.add(rows, self.predict(rows))
 
     def _breed(self, predictions: int, rng: np.random.Generator) -> int:
-        """Breed variants of HEFT in the time of so many predictions; returns how many were spent."""
+        """Breed variants of HEFT in the time of `predictions` predictions; return how many were spent."""
         rounds = predictions // self.settings.heft_predictions
         if rounds < 1 or self._searcher.stop():
             return 0
@@ -179,7 +181,7 @@ class PredictedSearch:
         return rounds * self.settings.heft_predictions
 
     def _lines(self, explore: bool, cooling: Cooling) -> list[Placement]:
-        """Where annealing begins: the best predicted and measured; with `explore`, mostly or only other starts."""
+        """Return the starts of annealing: the best predicted and measured placements; with `explore`, mostly others."""
         chains = cooling.chains
         if explore and cooling.afresh and self.starts:
             return self._searcher.rng.sample(self.starts, min(len(self.starts), chains))
@@ -192,7 +194,7 @@ class PredictedSearch:
         return known + (self._searcher.rng.sample(others, min(len(others), chains - len(known))) if others else [])
 
     def _budget(self, doubled: bool) -> int:
-        """Predictions of the next round."""
+        """Return the number of predictions of the next round."""
         flips = self.problem.limits.feasible.size
         most = min(self.settings.most, self.settings.per_flip * flips, self.settings.work // self.problem.ops_and_edges)
         first = max(self.settings.fewest, most)
@@ -203,13 +205,13 @@ class PredictedSearch:
         return max(self.settings.fewest, affordable) if 0 < affordable < self.settings.last * wanted else wanted
 
     def _left_s(self) -> float:
-        """Seconds that are left; infinite where nobody knows."""
+        """Seconds that are left; infinite without a Deadline."""
         stop = self._searcher.stop
         return stop.left_s() if isinstance(stop, Deadline) else math.inf
 
     def rebase(self) -> None:
-        """Predict the elites again, and the starts under the new costs; a small space is enumerated again."""
-        for name in ("moves", "_first_variant"):  # of the old costs
+        """Predict the elites and the starts again under the new costs. A small space is enumerated again."""
+        for name in ("moves", "_first_variant"):  # drop those made with the old costs
             self.__dict__.pop(name, None)
         elites, self.elites, self.bound_s = self.elites.ranked(), Elites(self.settings.pool), 0.0
         if self.is_small():
@@ -220,7 +222,7 @@ class PredictedSearch:
             self.elites.add(rows, self.predict(rows))
 
     def remember(self) -> dict[str, Any]:
-        """What `recall` goes on from, as plain data."""
+        """Return the state for `recall`, as plain data."""
         if self.is_small():
             return {"rounds": 0, "elites": [], "least": self.bound_s, "moves": None}
         return {
@@ -233,7 +235,7 @@ class PredictedSearch:
         }
 
     def recall(self, memory: dict[str, Any]) -> None:
-        """Go on from what `remember` returned."""
+        """Go on from the state that `remember` returned."""
         self.rounds, self.bound_s = memory["rounds"], memory["least"]
         self._too_many = memory.get("too_many", False)
         self._certified = memory.get("certified", self.rounds > 1)

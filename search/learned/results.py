@@ -1,4 +1,4 @@
-"""Results as numbers that a model can learn from, failures among them."""
+"""Results, including failures, as numbers that a model can learn from."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from placer.result import Measured, Result
 from search.problem.problem import Placement
 
-# A failed mapping counts as so many times the slowest one measured.
+# A failed mapping counts as this many times the slowest measured one.
 FAILED_FACTOR = 2.0
 
 
 def results_s(told: Mapping[Placement, Result]) -> dict[Placement, float]:
-    """Seconds for each placement told, failures included; nothing where nothing was measured yet."""
+    """Return the seconds of each placement told, including failures; empty if no measurement has succeeded yet."""
     measured = [result.step_s for result in told.values() if isinstance(result, Measured)]
     if not measured:
         return {}

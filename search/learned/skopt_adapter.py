@@ -1,8 +1,8 @@
-"""The only file that imports scikit-optimize: candidates ranked by the improvement that its models expect.
+"""The only file that imports scikit-optimize: it ranks candidates by the improvement that its models expect.
 
-The package is no longer maintained, so little of it is used, and tests/search/learned/test_skopt_adapter.py checks all
+The package is no longer maintained. So we use little of it, and tests/search/learned/test_skopt_adapter.py checks all
 of that: `Space` of integer categories (given strings it answers in `np.str_`), `cook_estimator` for GP, RF and ET, and
-`gaussian_ei`. Its gradient-boosted trees do not work with today's scikit-learn and are not offered.
+`gaussian_ei`. Its gradient-boosted trees do not work with the current scikit-learn and are not offered.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def ranked(
     near: Sequence[Sequence[int]],
     seed: int,
 ) -> list[tuple[int, ...]]:
-    """POINTS random points and those of `near`, the largest expected improvement first; may hold duplicates.
+    """Return POINTS random points and those of `near`, the largest expected improvement first; may contain duplicates.
 
-    model: one of MODELS. choices: for each dimension what it may be, two or more. points, values: what is known, the
-    lower the better. With no `near`, the first is what `skopt.Optimizer` with `acq_func="EI"` would ask, where a
-    forest is the model.
+    model: one of MODELS. choices: the values that each dimension may have, two or more. points, values: the known
+    points and their values, the lower the better. If the model is a forest and `near` is empty, the first point is the
+    one that `skopt.Optimizer` with `acq_func="EI"` would ask.
     """
     from skopt.acquisition import gaussian_ei  # skopt is slow to import
     from skopt.space import Categorical, Space
@@ -42,7 +42,7 @@ def ranked(
         model, space=space.dimensions, random_state=rng.randint(0, np.iinfo(np.int32).max), **settings
     )
     with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")  # a Gaussian process says so where its likelihood is flat
+        warnings.simplefilter("ignore")  # a Gaussian process warns if its likelihood is flat
         estimator.fit(space.transform([list(point) for point in points]), list(values))
         pool = [*space.rvs(n_samples=POINTS, random_state=rng), *near]
         gain = gaussian_ei(space.transform([list(point) for point in pool]), estimator, y_opt=min(values))

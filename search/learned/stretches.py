@@ -1,4 +1,4 @@
-"""Stretches: consecutive units taken as one, so that a model of few dimensions can place many units."""
+"""Stretches: consecutive units that share a device, so that a model with few dimensions can place many units."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Point = tuple[int, ...]
 class Stretches:
     """At most `most` stretches of about equal work, in the topological order of `Problem.units`.
 
-    Where there are at most `most` units, each is a stretch. Heavy units make fewer stretches; none is empty. A stretch
-    may go to any device that some of its units can run on; its other units then go where they cost least.
+    If there are at most `most` units, each unit is a stretch. Heavy units make fewer stretches; no stretch is empty. A
+    stretch may go to any device that can run some of its units; its other units then go where they cost least.
     """
 
     def __init__(self, problem: Problem, most: int) -> None:
@@ -35,13 +35,16 @@ class Stretches:
         self.choices = [devices[i] for i in self._free]
 
     def placement(self, point: Sequence[int]) -> Placement:
-        """Each stretch on its device, then changed until it fits. Raises BadInputError where nothing fits."""
+        """Return the placement with each stretch on its device, changed until it fits.
+
+        Raises BadInputError if no placement fits.
+        """
         device = self._fixed.copy()
         device[self._free] = point
         return fitted(self.problem, self.problem.moved_where_able(device[self.of]))
 
     def point(self, placement: Placement) -> Point:
-        """For each stretch the device that does most of its work."""
+        """Return for each stretch with a choice the device that does most of its work."""
         devices = len(self.problem.topology)
         cell = self.of * devices + np.array(placement)
         done_s = np.bincount(cell, self._work_s + 1e-30, len(self._fixed) * devices).reshape(-1, devices)
@@ -52,7 +55,7 @@ class Stretches:
         return tuple(rng.choice(devices) for devices in self.choices)
 
     def near(self, point: Point, rng: Random) -> Point:
-        """`point` with some stretches that follow each other on one device; short moves as often as long ones."""
+        """Return `point` with some consecutive stretches on one device. Their number is uniform in its logarithm."""
         length = int(2 ** rng.uniform(0, np.log2(len(point) + 1)))
         first = rng.randrange(len(point) - length + 1)
         device = rng.choice(self.choices[first])
@@ -60,7 +63,7 @@ class Stretches:
         return tuple(device if i in moved and device in self.choices[i] else d for i, d in enumerate(point))
 
     def _cut(self, most: int) -> NDArray[np.int64]:
-        """[units] the stretch of each."""
+        """Return the stretch of each unit, [units]."""
         if len(self._work_s) <= most:
             return np.arange(len(self._work_s))
         middle = np.cumsum(self._work_s) - self._work_s / 2

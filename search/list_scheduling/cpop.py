@@ -1,4 +1,4 @@
-"""CPOP: the critical path to the one device that runs it fastest, every other op to where it would finish first."""
+"""CPOP: the critical path goes to the one device that runs it fastest, every other op to where it finishes first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search.problem.problem import Problem
 from surrogate.costs.cost_matrix import mean_cost_s
 from surrogate.simulate.priority import positions, topological, upward_rank
 
-# Ranks are sums of floats taken in two directions: those that differ by less are the same.
+# Ranks are sums of floats, taken in two directions. A smaller relative difference between ranks is rounding.
 SAME = 1e-9
 
 
@@ -26,26 +26,26 @@ class Cpop(OneMapping):
 def cpop(problem: Problem) -> Schedule:
     """Schedule `problem.graph` by CPOP (Topcuoglu, Hariri, Wu 2002), insertion-based.
 
-    Departures: ops on the critical path go to its device only where they can run there, and see `earliest_finish`.
+    Departures: ops on the critical path go to its device only if they can run there; see also `earliest_finish`.
     """
     priority = path_s(problem)  # rank_u + rank_d, eqs. 8 and 9
     path = critical_path(problem, priority)  # SET_CP
     ahead_s = np.zeros(problem.costs.shape)
-    # The path goes to the critical-path processor, and everything else to the device of the least EFT, eq. 7.
+    # The path goes to the critical-path processor, and every other op to the device of the least EFT, eq. 7.
     ahead_s[path] = np.inf
     ahead_s[path, critical_device(problem, path)] = 0.0
-    # Of the ready ops the one of the highest priority is next.
+    # The ready op with the highest priority is next.
     return earliest_finish(problem, topological(problem.graph, positions(priority)), ahead_s)
 
 
 def path_s(problem: Problem) -> NDArray[np.float64]:
-    """[ops] seconds of the heaviest path through each op, costs averaged: its upward and its downward rank."""
+    """Seconds of the heaviest path through each op, [ops], costs averaged: its upward rank plus its downward rank."""
     upward = upward_rank(problem.graph, problem.costs, problem.topology)
     return np.array(upward) + downward_rank(problem)
 
 
 def downward_rank(problem: Problem) -> NDArray[np.float64]:
-    """[ops] seconds of the heaviest path to each op, its own cost left out.
+    """Seconds of the heaviest path to each op, [ops], without its own cost.
 
     Topcuoglu, Hariri, Wu 2002, eq. 9: rank_d(v) = max over producers u of (rank_d(u) + w(u) + c(u, v)), costs averaged
     as in `upward_rank`.
@@ -61,7 +61,7 @@ def downward_rank(problem: Problem) -> NDArray[np.float64]:
 
 
 def critical_path(problem: Problem, priority: NDArray[np.float64]) -> list[int]:
-    """Op indices from an entry to an exit along one path of the highest priority."""
+    """Return op indices from an entry to an exit along one path of the highest priority."""
     entries = [v for v, into in enumerate(problem.graph.in_edges) if not into]
     path = [max(entries, key=lambda v: (priority[v], -v))]
     highest = priority[path[0]] * (1 - SAME)
@@ -74,7 +74,7 @@ def critical_path(problem: Problem, priority: NDArray[np.float64]) -> list[int]:
 
 
 def critical_device(problem: Problem, path: list[int]) -> int:
-    """The device that runs the ops of `path` in the least time; an op that it cannot run counts as on the slowest."""
+    """Return the device that runs `path` in the least time. An op that it cannot run counts with its highest cost."""
     cost_s = problem.costs[path]
     dearest_s = np.where(np.isfinite(cost_s), cost_s, 0.0).max(axis=1, keepdims=True)
     may = problem.limits.feasible[problem.limits.unit_of[path]]

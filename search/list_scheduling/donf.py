@@ -1,4 +1,4 @@
-"""Donf: of the ops that are ready the one that most others wait for, to the device where it would finish first."""
+"""Donf: the ready op that most others wait for is next, and goes to the device where it finishes first."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Donf(OneMapping):
 def donf(problem: Problem) -> Schedule:
     """Schedule `problem.graph` by Donf (Lin et al., JCST 2019, as used by Li 2024).
 
-    Of the ready ops the one with the largest weighted out-degree is next, to the device where it finishes first. The
-    published definition was not available in full: whether it says more, about ties (here by op index) or insertion,
-    could not be checked. Departures: see `earliest_finish`.
+    The ready op with the largest weighted out-degree is next, and goes to the device where it finishes first. The
+    published definition was not available in full. So we could not check whether it says more about ties (here by op
+    index) or insertion. Departures: see `earliest_finish`.
     """
     place = positions(weighted_out_degree(problem.graph))  # WOD(v) = sum over successors u of 1 / in-degree(u)
     return earliest_finish(problem, topological(problem.graph, place))

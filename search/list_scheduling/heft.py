@@ -1,4 +1,4 @@
-"""HEFT: each op in turn, by upward rank, to the device where it would finish first."""
+"""HEFT: ops are taken by upward rank, and each goes to the device where it finishes first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Heft(OneMapping):
 
 
 def heft_placement(problem: Problem) -> Placement:
-    """HEFT's mapping, repaired where memory ran out. Raises BadInputError where nothing fits."""
+    """Return HEFT's mapping, repaired if memory ran out. Raises BadInputError if no placement fits."""
     return repaired(problem, heft(problem))
 
 

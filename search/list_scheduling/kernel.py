@@ -1,4 +1,4 @@
-"""Compiled list scheduling: ops in a given order, each to the device where it would finish first."""
+"""Compiled list scheduling: ops are taken in a given order, and each goes to the device where it finishes first."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ NOWHERE = -1
 
 
 class Plan(NamedTuple):
-    """What is planned so far. v: op, d: device, t: tensor, u: unit. Spans of one device that touch are one span."""
+    """The plan so far. v: op, d: device, t: tensor, u: unit. Spans of one device that touch are one span."""
 
     device: Ints  # [v]
     start_s: Floats  # [v]
     finish_s: Floats  # [v]
-    begin_s: Floats  # [d, span] when a device is busy, in order
-    end_s: Floats  # [d, span]
-    spans: Words  # [d] how many there are
-    there_s: Floats  # [t, d] when a tensor is on a device; below 0 where it is not planned to be
+    begin_s: Floats  # [d, span] when the busy spans of a device begin, in order
+    end_s: Floats  # [d, span] when they end
+    spans: Words  # [d] the number of spans
+    there_s: Floats  # [t, d] when a tensor is on a device; below 0 if that is not planned
     unit_device: Ints  # [u] NOWHERE before the unit's first op is planned
-    unit_s: Floats  # [u, d] seconds of all its ops
-    promised_s: Floats  # [d] seconds of the ops that are not planned yet, of the units that are bound to be there
+    unit_s: Floats  # [u, d] seconds of all ops of the unit
+    promised_s: Floats  # [d] seconds of the ops that are not planned yet but whose unit is bound to the device
     free_bytes: Floats  # [d]
 
 
@@ -45,13 +45,13 @@ def list_schedule(
     start_s: Floats,
     finish_s: Floats,
 ) -> bool:
-    """Fill device, start_s and finish_s, [ops], by taking the ops in `line`, producers first.
+    """Fill device, start_s and finish_s, [ops], by taking the ops in the order `line`, producers first.
 
-    ahead_s: [ops, devices] seconds that count beside the finish when a device is chosen; where all are infinite, or
-    tie, the finish decides. foresight: how much of the work counts there as well that is already bound to a device,
-    when the first op of a unit binds the others. Insertion-based, after Topcuoglu, Hariri, Wu 2002, with the work of
-    sending and receiving, which the paper does not have: when a device is chosen, each send is planned as if it were
-    the only one. Returns whether every unit found room in memory.
+    ahead_s: [ops, devices] seconds that are added to the finish when a device is chosen. If all are infinite, or in a
+    tie, the finish decides. foresight: the share of the work already bound to a device that is added as well when the
+    device of a unit's first op is chosen, which binds the unit's other ops. Insertion-based, after Topcuoglu, Hariri,
+    Wu 2002, with the work of sending and receiving, which the paper does not have: when a device is chosen, each send
+    is planned as if it were the only one. Returns whether every unit found room in memory.
     """
     ops, devices = tables.cost_s.shape
     room = ops + (len(tables.dst) if tables.ends_work else 0)
@@ -100,7 +100,7 @@ def _has_room(limits: Limits, plan: Plan, unit: int, device: int) -> bool:
 
 @inner
 def _last_resort(limits: Limits, plan: Plan, unit: int) -> int:
-    """The roomiest device that can run the unit, where none has room for all of it; else NOWHERE."""
+    """Return the roomiest device that can run the unit if no device has room for it; else NOWHERE."""
     roomiest = NOWHERE
     for device in range(len(plan.free_bytes)):
         if _has_room(limits, plan, unit, device):
@@ -116,9 +116,9 @@ def _last_resort(limits: Limits, plan: Plan, unit: int) -> int:
 def _chosen(
     tables: Tables, limits: Limits, plan: Plan, op: int, only: int, ahead_s: Floats, foresight: float
 ) -> tuple[int, float, float, float]:
-    """The device where the op finishes first, what is ahead of it counted: `only`, or any with room if NOWHERE.
+    """Choose the device with the least finish plus ahead_s: `only`, or if that is NOWHERE, any device with room.
 
-    Returns (device, when it begins to receive, seconds of receiving, when it finishes).
+    Returns (device, when it begins to receive, seconds of receiving, when the op finishes).
     """
     best, best_value_s, best_begin_s, best_receive_s, best_finish_s = NOWHERE, np.inf, 0.0, 0.0, np.inf
     unit = limits.unit_of[op]
@@ -142,7 +142,7 @@ def _chosen(
 
 @inner
 def _inputs_come(tables: Tables, plan: Plan, op: int, device: int) -> tuple[float, float]:
-    """(when the last input would be on the device, seconds of receiving those that would come from others)."""
+    """Return (when the last input would be on the device, seconds of receiving inputs from other devices)."""
     ready_s, receive_s = 0.0, 0.0
     for i in range(tables.first_input[op], tables.first_input[op + 1]):
         need = tables.by_dst[i]
@@ -163,7 +163,7 @@ def _inputs_come(tables: Tables, plan: Plan, op: int, device: int) -> tuple[floa
 
 @inner
 def _gap(plan: Plan, device: int, after_s: float, length_s: float) -> float:
-    """The earliest time from after_s on when the device is free for length_s; at all, if that is 0."""
+    """The earliest second from after_s on at which the device is free for length_s; just free, if that is 0."""
     begin_s, end_s, spans = plan.begin_s[device], plan.end_s[device], plan.spans[device]
     if after_s == np.inf or spans == 0 or after_s >= end_s[spans - 1]:
         return after_s
@@ -183,7 +183,7 @@ def _gap(plan: Plan, device: int, after_s: float, length_s: float) -> float:
 
 @inner
 def _occupy(plan: Plan, device: int, from_s: float, to_s: float) -> None:
-    """Keep a device busy that is free then."""
+    """Mark a device as busy from from_s to to_s, a time in which it is free."""
     if not from_s < to_s < np.inf:
         return
     begin_s, end_s, spans = plan.begin_s[device], plan.end_s[device], plan.spans[device]
@@ -212,7 +212,7 @@ def _occupy(plan: Plan, device: int, from_s: float, to_s: float) -> None:
 def _settle(
     tables: Tables, plan: Plan, op: int, device: int, begin_s: float, receive_s: float, finish_s: float
 ) -> None:
-    """Plan the op as chosen, and what the makers of its inputs send before."""
+    """Add the op to the plan as chosen, together with the sending of its inputs."""
     plan.device[op], plan.finish_s[op] = device, finish_s
     plan.start_s[op] = begin_s + receive_s
     for i in range(tables.first_input[op], tables.first_input[op + 1]):

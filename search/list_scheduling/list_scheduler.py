@@ -1,4 +1,4 @@
-"""What list schedulers share: ops in a fixed order, each to the device where it would finish first."""
+"""The common code of list schedulers: ops are taken in a fixed order, and each goes where it finishes first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from surrogate.simulate.kernels.arrays import Tables
 class Schedule:
     """The list scheduler's own plan, per op: its device, when it starts and when it finishes.
 
-    complete: whether every unit found room in memory; where not, `devices` breaks a limit and must be `repaired`.
+    complete: whether every unit found room in memory. If not, `devices` breaks a limit and must be `repaired`.
     """
 
     devices: tuple[int, ...]
@@ -34,12 +34,13 @@ class Schedule:
 
 
 def earliest_finish(problem: Problem, line: NDArray[np.int32], ahead_s: Costs | None = None) -> Schedule:
-    """Take the ops in `line`, a topological order of op indices, each to the device where it finishes first.
+    """Take the ops in `line`, a topological order of op indices, and put each on the device where it finishes first.
 
-    ahead_s: [ops, devices] seconds to add to the finish in that choice; infinite for a device that is not wanted.
+    ahead_s: [ops, devices] seconds to add to the finish in the choice of the device; infinite for an unwanted device.
 
-    An op goes into the first gap that holds it. A tensor crosses to a device once, and sending and receiving occupy the
-    devices at both ends. Colocated ops follow the first of them, whose device must have memory for the whole unit.
+    An op goes into the first gap that is long enough. A tensor crosses to a device once, and sending and receiving
+    occupy the devices at both ends. Colocated ops follow the first of them, whose device must have memory for the whole
+    unit.
     """
     tables, limits = problem.simulator.tables, problem.limits
     device, start_s, finish_s, complete = scheduled(tables, limits, line, ahead_s)
@@ -53,8 +54,9 @@ def scheduled(
     ahead_s: Costs | None = None,
     foresight: float = 0.0,
 ) -> tuple[NDArray[np.int32], Costs, Costs, bool]:
-    """`earliest_finish` of tables and limits that need not be the problem's own: device, start_s, finish_s by op, and
-    whether every unit found room. foresight: as for `list_schedule`.
+    """Do `earliest_finish` for tables and limits that need not be the problem's own. foresight: as for `list_schedule`.
+
+    Return device, start_s and finish_s by op, and whether every unit found room.
     """
     from search.list_scheduling.kernel import list_schedule  # numba is slow to import
 
@@ -66,12 +68,12 @@ def scheduled(
 
 
 def repaired(problem: Problem, schedule: Schedule) -> Placement:
-    """The schedule's mapping, changed where memory ran out. Raises BadInputError where nothing fits."""
+    """Return the schedule's mapping, changed if memory ran out. Raises BadInputError if no placement fits."""
     return fitted(problem, tuple(schedule.devices[unit[0]] for unit in problem.units))
 
 
 class OneMapping(Searcher):
-    """Asks the one mapping that a list scheduler gives."""
+    """A searcher that asks the one mapping that a list scheduler gives."""
 
     def _propose(self) -> Placement:
         placement = repaired(self.problem, self._schedule())
@@ -81,4 +83,4 @@ class OneMapping(Searcher):
 
     @abstractmethod
     def _schedule(self) -> Schedule:
-        """The list schedule."""
+        """Return the list schedule."""

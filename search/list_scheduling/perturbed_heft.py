@@ -1,4 +1,4 @@
-"""Variants of HEFT: the same rule on perturbed costs and links, bred towards a shorter step."""
+"""Variants of HEFT: HEFT with perturbed costs and links, bred towards a shorter step."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from surrogate.simulate.kernels.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEI
 Floats = NDArray[np.float64]
 
 BEGIN, LEAST, MOST = 0.1, 0.02, 1.0  # width of the change from parent to child, in logarithms of the costs
-UP, DOWN = 1.3, 0.985  # of the width after a gain, and after none: in balance where one child in twenty gains
+UP, DOWN = 1.3, 0.985  # factors of the width after a gain and after a loss; in balance if one child in twenty gains
 BROOD = 4  # children of one parent that are judged side by side
-TIMES = 10  # a variant takes as long as so many simulations
-SHARES = (1.0, 0.3, 0.1, 0.03)  # of the ops whose costs a child changes
+TIMES = 10  # a variant takes as long as this many simulations
+SHARES = (1.0, 0.3, 0.1, 0.03)  # shares of the ops whose costs a child changes
 
 
 @dataclass(frozen=True)
 class HeftVariant:
-    """How a variant sees the problem; noise and link are logarithms of factors."""
+    """The changes of a variant to the problem. Noise and link are logarithms of factors."""
 
-    rank_noise: Floats  # [ops], on the costs that ranks are made of
-    device_noise: Floats  # [ops, devices], on the costs that devices are chosen by
-    link: float = 0.0  # on what links take
-    # How much of the work counts that is bound to a device already, when the first op of a unit is placed. HEFT's own
-    # rule counts none: where units begin with variables, which cost nothing, all go to the first device.
+    rank_noise: Floats  # [ops], on the costs from which ranks are computed
+    device_noise: Floats  # [ops, devices], on the costs by which devices are chosen
+    link: float = 0.0  # on the time of links
+    # The share of the work already bound to a device that counts when the first op of a unit is placed. HEFT itself
+    # counts none of it: if units begin with variables, which cost nothing, all units go to the first device.
     foresight: float = 0.0
 
     @classmethod
     def unperturbed(cls, problem: Problem) -> HeftVariant:
-        """HEFT itself."""
+        """Return HEFT itself."""
         shape = problem.costs.shape
         return cls(np.zeros(shape[0]), np.zeros(shape))
 
     @classmethod
     def best(cls, problem: Problem) -> HeftVariant:
-        """HEFT itself, or with foresight where that gives a shorter step."""
+        """Return HEFT itself, or HEFT with foresight if that gives a shorter step."""
         heft = cls.unperturbed(problem)
         return min((heft, *with_foresight(problem)), key=lambda variant: _judged(problem, variant)[0])
 
     def child(self, width: float, rng: np.random.Generator) -> HeftVariant:
-        """A variant that differs by about `width` in some of the ops."""
+        """Return a variant that differs by about `width` in some of the ops."""
         rank_noise, device_noise, link = self.rank_noise, self.device_noise, self.link
         some = rng.random(len(rank_noise)) < SHARES[int(rng.integers(len(SHARES)))]
         kind = rng.integers(3)
@@ -63,7 +63,7 @@ class HeftVariant:
 
 
 def with_foresight(problem: Problem) -> list[HeftVariant]:
-    """HEFT with foresight; none where each unit is one op, because then it is HEFT itself."""
+    """Return HEFT with foresight; nothing if each unit is one op, because then it equals HEFT."""
     if len(problem.units) == len(problem.graph):
         return []
     return [replace(HeftVariant.unperturbed(problem), foresight=1.0)]
@@ -72,9 +72,11 @@ def with_foresight(problem: Problem) -> list[HeftVariant]:
 def breed(
     problem: Problem, first: HeftVariant, *, rounds: int, rng: np.random.Generator, stop: Stop
 ) -> list[tuple[float, Placement]]:
-    """An evolution strategy with the step size by success (Rechenberg 1973) from `first` on, BROOD children a parent.
+    """Run an evolution strategy from `first` on, with BROOD children per parent and a step size that follows success
+    (Rechenberg 1973).
 
-    Returns (value, placement) of the first and of each that was no worse than the best before it: the best comes last.
+    Returns (value, placement) of the first and of each variant that was at least as good as the best before it. The
+    best comes last.
     """
     best, width = first, BEGIN
     value, placement = _judged(problem, first)
@@ -94,7 +96,7 @@ def breed(
 
 
 def _all_judged(problem: Problem, variants: Sequence[HeftVariant]) -> list[tuple[float, Placement]]:
-    """`_judged` of each, on all cores."""
+    """Return `_judged` of each variant, on all cores."""
     found: list[tuple[float, Placement]] = [(0.0, ())] * len(variants)
 
     def judge(part: slice) -> None:
@@ -106,7 +108,10 @@ def _all_judged(problem: Problem, variants: Sequence[HeftVariant]) -> list[tuple
 
 
 def placed_by_variant(problem: Problem, variant: HeftVariant, feasible: NDArray[np.bool_] | None = None) -> Placement:
-    """HEFT's mapping of the problem as `variant` sees it, repaired where memory ran out. feasible: [units, devices]."""
+    """Return HEFT's mapping of the problem as `variant` changes it, repaired if memory ran out.
+
+    feasible: [units, devices], where each unit may go; None = as in the problem.
+    """
     tables = problem.simulator.tables
     tables = tables._replace(
         link=_scaled(tables.link, np.exp(variant.link)), cost_s=tables.cost_s * np.exp(variant.device_noise)
@@ -118,7 +123,7 @@ def placed_by_variant(problem: Problem, variant: HeftVariant, feasible: NDArray[
 
 
 def _ranked(problem: Problem, rank_noise: Floats) -> NDArray[np.int32]:
-    """Op indices by upward rank, costs multiplied by exp(rank_noise)."""
+    """Return op indices by upward rank, with costs multiplied by exp(rank_noise)."""
     from search.list_scheduling.kernel import rank_all  # numba is slow to import
 
     tables = problem.simulator.tables
@@ -137,7 +142,7 @@ def _judged(problem: Problem, variant: HeftVariant) -> tuple[float, Placement]:
 
 
 def _scaled(link: Floats, factor: float) -> Floats:
-    """Links that take `factor` times as long; one that is missing stays missing."""
+    """Return links that take `factor` times as long. A missing link stays missing."""
     scaled = link.copy()
     scaled[[LATENCY, SEND, SEND_PER_BYTE, RECEIVE, RECEIVE_PER_BYTE]] *= factor
     scaled[BANDWIDTH] = link[BANDWIDTH] / factor

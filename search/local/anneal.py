@@ -1,4 +1,4 @@
-"""Annealing a population: many chains cool side by side, compiled, on all cores, and take parts of each other."""
+"""Annealing of a population: many compiled chains cool side by side on all cores and take parts of each other."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.int32]
 Cool = Callable[["Chain", "MoveShares", "Stretch"], None]
-"""Goes on with a chain for a stretch."""
+"""A function that continues a chain for a stretch."""
 
 
 @dataclass(frozen=True)
 class Cooling:
-    """How the population cools: whole groups move first, single units last."""
+    """Settings of how the population cools: many units move at once first, single units last."""
 
     chains: int = 16  # rows that are changed side by side
     hot: float = 0.02  # relative loss that is accepted about every third time, at the beginning
-    cold: float = 0.0002  # and at the end
-    large: float = 0.5  # share of the units that one move may concern, at the beginning
-    small: float = 0.02  # and at the end
+    cold: float = 0.0002  # the same at the end
+    large: float = 0.5  # the largest share of the units that one move may change, at the beginning
+    small: float = 0.02  # the same at the end
     stretch: int = 100  # steps of each chain until the worst becomes a copy of the best
-    load_stretch: int = 2_000  # the same where the objective is the largest load, whose steps take far less
-    work: int = 4_000_000  # ops and edges times the steps of a stretch, at most: so often the clock is looked at
-    load_work: int = 40_000_000  # the same where the objective is the largest load
+    load_stretch: int = 2_000  # the same for the largest load, whose steps take far less time
+    work: int = 4_000_000  # the most ops and edges times steps of a stretch, after which the clock is checked
+    load_work: int = 40_000_000  # the same for the largest load
     good: float = 0.02  # placements that are within this of the best are handed over
-    afresh: bool = False  # whether rounds that explore begin from the starts alone, not beside the best known
+    afresh: bool = False  # whether rounds that explore begin from the starts alone, without the best known
 
 
-# Where the simulator is the clock, every thousandth counts: little heat, and few chains, so that each takes many steps.
-# The largest load has more valleys, so that more chains and fresh beginnings pay there. Where the simulator errs by
-# percents, heat finds more that is worth measuring.
+# If the simulator is the clock, every thousandth counts. So there is little heat, and few chains, so that each takes
+# many steps. The largest load has more valleys, so more chains and fresh beginnings pay there. If the simulator errs by
+# some percent (the defaults above), heat finds more mappings that are worth measuring.
 SIMULATOR_AS_CLOCK = {
     "makespan": Cooling(chains=4, hot=0.001, cold=3e-5, large=0.1, small=0.01),
     "max-load": Cooling(chains=16, hot=0.003, cold=3e-5, small=0.01, afresh=True),
@@ -61,7 +61,7 @@ class Elites:
     _ranked: list[tuple[float, Placement]] = field(default_factory=list)
 
     def add(self, rows: Rows, values: NDArray[np.float64]) -> None:
-        """Add finite ones; of more than twice `room` the best `room` stay."""
+        """Add the rows of finite value. If there are more than twice `room`, only the best `room` stay."""
         self._ranked = []
         for row, value in zip(rows, values.tolist(), strict=True):
             if np.isfinite(value):
@@ -71,7 +71,7 @@ class Elites:
             self.value = dict(best[: self.room])
 
     def ranked(self) -> list[tuple[float, Placement]]:
-        """(value, placement), the best first."""
+        """Return (value, placement) of each, the best first."""
         if not self._ranked:
             best = sorted((value, np.frombuffer(key, np.int32).tolist()) for key, value in self.value.items())
             self._ranked = [(value, tuple(devices)) for value, devices in best[: self.room]]
@@ -89,11 +89,11 @@ def anneal(
     stop: Stop,
     cooling: Cooling | None = None,
 ) -> int:
-    """Anneal from `starts` (which fit) until `evaluations` moves are judged or `stop()`; fills `elites`.
+    """Anneal from `starts` (which fit) until `evaluations` moves are judged or `stop()`. Fills `elites`.
 
-    Metropolis et al. 1953 with a temperature per stretch relative to the best value so far; chains take parts of each
-    other's rows, and the worst goes on from the best after each stretch, as in a genetic algorithm. Returns how many
-    rows and moves were judged; moves that change nothing or do not fit count, too.
+    Metropolis et al. 1953, with a temperature per stretch relative to the best value so far. Chains take parts of each
+    other's rows, and the worst continues from the best after each stretch, as in a genetic algorithm. Returns how many
+    rows and moves were judged, including moves that change nothing or do not fit.
     """
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)
@@ -115,7 +115,7 @@ def anneal(
 
 
 class _Population:
-    """Chains that cool side by side, and the best row that they have had."""
+    """Chains that cool side by side, and the best row that any of them has had."""
 
     def __init__(self, problem: Problem, moves: Moves, elites: Elites, rows: Rows, rng: np.random.Generator) -> None:
         from search.local.kernels.chain import new_chain  # numba is slow to import
@@ -130,7 +130,7 @@ class _Population:
         self._cool, self._looked_at = _cooler(problem, moves)
 
     def stretch(self, cooling: Cooling, steps: int, done: float) -> Stretch:
-        """The conditions of the next stretch. done: the share of all stretches that is over."""
+        """Return the conditions of the next stretch. done: the share of all stretches that is over."""
         from search.local.kernels.chain import Stretch
 
         heat = cooling.hot * (cooling.cold / cooling.hot) ** done
@@ -142,13 +142,13 @@ class _Population:
         )
 
     def cool(self, stretch: Stretch) -> None:
-        """Go on with each chain for a stretch, on all cores."""
+        """Continue each chain for a stretch, on all cores."""
         move_shares = self._moves.move_shares([*(chain.row for chain in self.chains), self.best])
         each = partial(_each, self._cool, self.chains, move_shares, stretch)
         in_pieces(each, len(self.chains), stretch.steps * self._looked_at)
 
     def hand_over(self) -> None:
-        """Give what was found to the elites, and tell the moves which kinds gained."""
+        """Give the placements found to the elites, and tell the moves which kinds gained."""
         for chain in self.chains:
             self._elites.add(chain.found, chain.found_s + self._beside_s)
         self._moves.learn(np.sum([chain.gained for chain in self.chains], axis=0))
@@ -158,26 +158,26 @@ class _Population:
             self.best, self.best_value = first.found[0].copy(), value
 
     def replace_worst(self) -> None:
-        """The worst chain goes on from the best row."""
+        """Let the worst chain continue from the best row."""
         worst = max(self.chains, key=lambda chain: float(chain.value_s[0]))
         worst.row[:] = self.best
 
 
 def prepare(objective: str) -> None:
-    """Compile what `anneal` needs for an objective, unless the cache on disk has it."""
+    """Compile the code that `anneal` needs for an objective, unless the cache on disk has it."""
     problem = two_ops(objective)
     anneal(problem, Moves(problem), [(0, 0)], Elites(), evaluations=1, rng=np.random.default_rng(0), stop=never)
 
 
 def two_ops(objective: str) -> Problem:
-    """A problem to compile with: types are those of any other."""
+    """Return a small problem to compile with. Its types are those of any other problem."""
     ops = (Op("a", cost_s={"cpu": 1.0}), Op("b", cost_s={"cpu": 1.0}))
     machine = Topology((Device("x", "cpu"), Device("y", "cpu")), (Link("*", "*", 1.0, 1.0),))
     return Problem(OpGraph("two ops", ops, (Edge(0, 1, 1),)), machine, objective)
 
 
 def _cooler(problem: Problem, moves: Moves) -> tuple[Cool, int]:
-    """How a chain goes on, and about how many ops and edges one step looks at."""
+    """Return the function that continues a chain, and about how many ops and edges one step visits."""
     size = problem.ops_and_edges
     if problem.objective == "max-load":
         from search.local.kernels.load_chain import cool_loads

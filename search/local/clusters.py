@@ -1,4 +1,4 @@
-"""Clusters: units that exchange much for their work, at every scale, so that a search can move many as one."""
+"""Clusters: sets of units that exchange much relative to their work, at every scale, which a search moves as one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from placer.graph.merging import has_stalled, matching, two_hop
 from search.problem.problem import Problem
 
 LEAST_S = 1e-12  # a tensor that takes no time still ties two units together
-LARGEST_SHARE = 0.6  # of all work: to move a larger cluster is to move nearly the whole graph
+LARGEST_SHARE = 0.6  # the largest share of all work in a cluster; a larger cluster would be nearly the whole graph
 
 
 def neighbours(problem: Problem) -> dict[tuple[int, int], float]:
-    """Seconds that a crossing between two units u < w takes, summed over their tensors, by the mean link."""
+    """Seconds that the tensors between two units u < w take over the mean link, by pair of units."""
     latency_s, per_byte = _mean_crossing(problem)
     talk_s: dict[tuple[int, int], float] = defaultdict(float)
     for e in problem.graph.edges:
@@ -26,11 +26,11 @@ def neighbours(problem: Problem) -> dict[tuple[int, int], float]:
 
 
 def clusters(problem: Problem) -> list[NDArray[np.int64]]:
-    """Sets of two or more units, small ones first: all clusters of all rounds of heavy-edge matching.
+    """Return sets of two or more units, small ones first: all clusters of all rounds of heavy-edge matching.
 
-    In each round the pairs that exchange most for their work unite, each cluster at most once, so that sizes about
-    double from round to round. Of what is left over around a hub, which unites with one cluster a round, two and two
-    unite: else there would be as many rounds as the hub has neighbours.
+    In each round the pairs that exchange most relative to their work unite, each cluster at most once, so that sizes
+    about double from round to round. A hub unites with one cluster per round. So the clusters left over around it unite
+    in pairs; else there would be as many rounds as the hub has neighbours.
     """
     work_s = list(problem.unit_mean_s)
     members: dict[int, list[int]] = {u: [u] for u in range(len(work_s))}
@@ -52,7 +52,7 @@ def clusters(problem: Problem) -> list[NDArray[np.int64]]:
 def _matching(
     talk_s: dict[tuple[int, int], float], work_s: list[float], floor_s: float, most_s: float
 ) -> dict[int, int]:
-    """Who unites with whom in one round: the one that goes -> the one that stays."""
+    """Return the clusters that unite in one round: cluster that disappears -> cluster that takes it in."""
 
     def score(pair: tuple[int, int]) -> float:
         a, b = pair
@@ -78,7 +78,10 @@ def _united(talk_s: dict[tuple[int, int], float], into: dict[int, int]) -> dict[
 
 
 def _mean_crossing(problem: Problem) -> tuple[float, float]:
-    """(seconds a tensor, seconds a byte) over the mean link, its ends' work included; for max-load, at the ports."""
+    """Return (seconds per tensor, seconds per byte) over the mean link, including the work at its ends.
+
+    For max-load, return those at the ports.
+    """
     if problem.objective == "max-load":
         ports = [b for d in problem.topology.devices for b in (d.ingress_bytes_per_s, d.egress_bytes_per_s) if b]
         return LEAST_S, float(np.mean([1 / b for b in ports])) if ports else 0.0

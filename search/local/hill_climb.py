@@ -1,4 +1,4 @@
-"""Hill climbing: a placement improved one move at a time, by its predicted objective."""
+"""Hill climbing: improving a placement one move at a time, by its predicted objective."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import NamedTuple
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop
 
-# Long runs move, too, because to move one layer of many cuts two tensors to save one.
+# Long runs move, too, because moving one layer of many makes two tensors cross to save one.
 RUN_LENGTHS = (1, 2, 4, 8, 16, 32)
-GAIN = 1e-9  # relative: less is a rounding error
-MOST_LISTED = 1_000_000  # moves; of more, some are drawn
+GAIN = 1e-9  # relative: a smaller gain is a rounding error
+MOST_LISTED = 1_000_000  # if there are more moves, they are drawn at random instead of listed
 
 
 class Shift(NamedTuple):
-    """Units first, first + 1, ... (`length` of them, in topological order) go to `device`."""
+    """A move of units first, first + 1, ... (`length` of them, in topological order) to `device`."""
 
     first: int
     length: int
@@ -26,7 +26,7 @@ class Shift(NamedTuple):
 
 
 class Swap(NamedTuple):
-    """Two units exchange their devices, which is possible where memory is full."""
+    """A move by which two units exchange their devices, which is possible even if memory is full."""
 
     first: int
     second: int
@@ -37,7 +37,7 @@ Move = Shift | Swap
 
 @dataclass(frozen=True)
 class Climb:
-    """Where climbing ended: the placement, its predicted objective in seconds, the predictions it took."""
+    """The result of climbing: the placement, its predicted objective in seconds, and the number of predictions."""
 
     placement: Placement
     value: float
@@ -53,7 +53,7 @@ def climb(
     rng: random.Random,
     stop: Stop,
 ) -> Climb:
-    """First improvement over all moves in a shuffled order, until a whole round gains nothing.
+    """Climb by first improvement over all moves in a shuffled order, until a whole round gains nothing.
 
     Moves that neither gain nor lose are taken, too, because the landscape has plateaus. Ends early, with the best so
     far, after `evaluations` predictions or when `stop()`.
@@ -76,7 +76,7 @@ def climb(
 
 
 def shifts(problem: Problem) -> Iterator[Shift]:
-    """Every shift of the lengths above, to every device."""
+    """Yield every shift of RUN_LENGTHS units, to every device that can run the first of them."""
     for length in RUN_LENGTHS:
         for first in range(len(problem.units) - length + 1):
             for device in problem.feasible[first]:
@@ -84,13 +84,13 @@ def shifts(problem: Problem) -> Iterator[Shift]:
 
 
 def shift_count(problem: Problem) -> int:
-    """How many shifts there are."""
+    """Return the number of `shifts`."""
     devices = [0, *accumulate(map(len, problem.feasible))]
     return sum(devices[max(0, len(devices) - length)] for length in RUN_LENGTHS)
 
 
 def some_shifts(problem: Problem, rng: random.Random) -> Iterable[Shift]:
-    """All shifts in a shuffled order; where there are more than MOST_LISTED, as many that are drawn."""
+    """Return all shifts in a shuffled order; if there are more than MOST_LISTED, MOST_LISTED random ones."""
     if shift_count(problem) > MOST_LISTED:
         return (_drawn_shift(problem, rng) for _ in range(MOST_LISTED))
     listed = list(shifts(problem))
@@ -99,7 +99,7 @@ def some_shifts(problem: Problem, rng: random.Random) -> Iterable[Shift]:
 
 
 def moved(problem: Problem, placement: Placement, move: Move) -> Placement | None:
-    """The placement after `move`; None where that changes nothing, cannot run or does not fit."""
+    """Return the placement after `move`; None if that changes nothing, cannot run or does not fit."""
     if isinstance(move, Shift):
         end = move.first + move.length
         if any(move.device not in problem.feasible[u] for u in range(move.first, end)):
@@ -116,7 +116,7 @@ def moved(problem: Problem, placement: Placement, move: Move) -> Placement | Non
 
 
 def kicked(problem: Problem, placement: Placement, rng: random.Random) -> Placement:
-    """The placement after a few random shifts: far enough to leave the hill, near enough to keep what is good."""
+    """Return the placement after a few random shifts: enough to leave the hill, and few enough to keep good parts."""
     for _ in range(rng.choice((2, 3, 4))):
         length = min(len(placement), int(2 ** rng.uniform(0, 4)))
         first = rng.randrange(len(placement) - length + 1)
@@ -126,7 +126,9 @@ def kicked(problem: Problem, placement: Placement, rng: random.Random) -> Placem
 
 
 def _shuffled(problem: Problem, rng: random.Random) -> Iterable[Move]:
-    """All shifts, and one random swap for each unit; where that would take long, so many that are drawn."""
+    """Return all shifts and one random swap for each unit, shuffled; if there are too many to list, as many random
+    moves.
+    """
     count = len(problem.units)
     total = len(RUN_LENGTHS) * sum(map(len, problem.feasible)) + count
     if total > MOST_LISTED:
@@ -137,7 +139,7 @@ def _shuffled(problem: Problem, rng: random.Random) -> Iterable[Move]:
 
 
 def _drawn(problem: Problem, rng: random.Random) -> Move:
-    """A random shift, or a swap as often as there is one among all moves."""
+    """Draw a random shift, or a swap with the share that swaps have among all moves."""
     count = len(problem.units)
     shift = _drawn_shift(problem, rng)
     if rng.random() * (len(RUN_LENGTHS) * len(problem.feasible[shift.first]) + 1) < 1:

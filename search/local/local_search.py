@@ -1,4 +1,4 @@
-"""Local search: climb by prediction, measure the summits, then look around the best measured."""
+"""Local search: climb by prediction, measure the summits, then search around the best measured mapping."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from search.problem.memory_fit import packed
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, fitting_placements, never
 
-RECENT = 200  # a new hill is compared with so many of the last mappings
+RECENT = 200  # a new hill is compared with this many of the last mappings
 
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """How hard to look before each ask."""
+    """Settings of the work before each ask."""
 
-    work: int = 3_000_000  # predictions before the first ask, times the ops and edges that each of them simulates
-    pipeline_factor: int = 8  # so many times cheaper is a prediction of the max-load objective
+    work: int = 3_000_000  # predictions before the first ask, times the ops and edges that each prediction simulates
+    pipeline_factor: int = 8  # how many times cheaper a prediction of the max-load objective is
     most_evaluations: int = 8_000  # bounds on the predictions that `work` allows
     fewest_evaluations: int = 200
-    round_share: float = 0.25  # share of `work` for each later round, if that is enough to look at every move twice
+    round_share: float = 0.25  # share of `work` for each later round, if that is enough to judge every move twice
     rounds: int = 4  # climbs per later ask
-    enumerate: int = 4_096  # spaces of up to so many placements are ranked whole
-    summits: int = 4  # asks that go to different hills before the surroundings of the best measured are looked at
-    far: float = 1.25  # a mapping predicted so many times slower than the best is asked last
+    enumerate: int = 4_096  # spaces of up to this many placements are ranked completely
+    summits: int = 4  # asks of different hills before the neighbours of the best measured mapping are asked
+    far: float = 1.25  # a mapping predicted this many times slower than the best is asked last
     structure: float = 0.05  # share of the units by which a new hill must differ
     material: float = 0.005  # share of all work that a move must shift to be worth a measurement
 
 
 class Local(Searcher):
-    """Asks the best predicted summit, others that differ in structure, then neighbours of the best measured and summits
-    in turn.
+    """A searcher that first asks the best predicted summit, then summits that differ in structure, and then in turn
+    neighbours of the best measured mapping and summits.
     """
 
     name: ClassVar[str] = "local"
@@ -74,7 +74,10 @@ class Local(Searcher):
         return self._summit() if self.is_new(self._summit()) else self._next_summit()
 
     def _next_summit(self) -> Placement | None:
-        """A new summit that is better than all before, or differs in structure and is not far worse."""
+        """Return a new summit that is better than all before, or differs in structure and is not far worse.
+
+        None if none is found.
+        """
         for _ in range(self.settings.rounds):
             if self.stop():
                 return None
@@ -86,9 +89,9 @@ class Local(Searcher):
         return None
 
     def _best_neighbour(self, material: float) -> Placement | None:
-        """The best-predicted new placement one move away from the best measured one.
+        """Return the best-predicted new placement one move away from the best measured one.
 
-        Moves that shift less than `material` of all work are left out.
+        Moves that shift less than the share `material` of all work are left out.
         """
         centre = self.centre() or self.best
         if centre is None:
@@ -114,7 +117,7 @@ class Local(Searcher):
                     yield near
 
     def _start(self) -> Placement:
-        """The best predicted of HEFT, the expert's splits, single devices, and a greedy placement."""
+        """Return the best predicted of HEFT, the expert's splits, single devices, and a greedy placement."""
         singles = [*self.problem.singles(), *nearly_singles(self.problem)]
         candidates = [heft_placement(self.problem), *singles, *expert_placements(self.problem)]
         best = self._best_of(list(dict.fromkeys(candidates)))
@@ -123,7 +126,7 @@ class Local(Searcher):
         return best
 
     def _greedy(self, start: Placement) -> Placement:
-        """Each unit, the heaviest first, to the device where the objective is predicted to be lowest."""
+        """Move each unit, the heaviest first, to the device where the predicted objective is lowest."""
         placement = start
         cost_s = self.problem.unit_cost_s
         for u in sorted(range(len(cost_s)), key=lambda u: -min(cost_s[u])):
@@ -132,7 +135,7 @@ class Local(Searcher):
         return placement
 
     def _best_of(self, placements: Sequence[Placement]) -> Placement:
-        """The best predicted of those that there is time to predict, at least one."""
+        """Return the best predicted of the placements that there is time to predict, at least one."""
         best, best_value = placements[0], float("inf")
         for placement in placements:
             value = self.predict(placement)
@@ -149,11 +152,11 @@ class Local(Searcher):
         return end.value, end.placement
 
     def _summit(self) -> Placement:
-        """The best predicted so far."""
+        """Return the best predicted placement so far; any that fits if there is none yet."""
         return self.best if self.best is not None else packed(self.problem)
 
     def _hill(self) -> Placement:
-        """Where the next kick starts: the best measured mapping and the best predicted one in turn."""
+        """Return the start of the next kick: the best measured placement and the best predicted one in turn."""
         measured = self.centre()
         return self._summit() if measured is None or self.turn % 2 else measured
 
@@ -166,7 +169,7 @@ class Local(Searcher):
         return all(sum(a != b for a, b in zip(form, other, strict=True)) >= least for other in known)
 
     def _predictions_hold(self) -> bool:
-        """Whether the best measured time is what was predicted: then measuring its neighbours tells nothing."""
+        """Whether the best measured time equals its prediction, so that measuring neighbours would tell nothing new."""
         incumbent = self.incumbent()
         if incumbent is None:
             return True
@@ -177,7 +180,7 @@ class Local(Searcher):
         return self.problem.space <= min(self.settings.enumerate, self._evaluations())
 
     def _ranked(self) -> Placement | None:
-        """The whole space, the best predicted first; what there was no time to predict is left out."""
+        """Return the best predicted new placement of the whole space, except those there was no time to predict."""
         if not self._ranking:
             values = {}
             for placement in fitting_placements(self.problem):
@@ -188,7 +191,7 @@ class Local(Searcher):
         return next((placement for placement in self._ranking if self.is_new(placement)), None)
 
     def _evaluations(self) -> int:
-        """Predictions before the first ask: fewer for larger graphs, whose predictions take longer."""
+        """Return the number of predictions before the first ask: fewer for larger graphs, which take longer."""
         factor = self.settings.pipeline_factor if self.problem.objective == "max-load" else 1
         wanted = self.settings.work * factor // self.problem.ops_and_edges
         return max(self.settings.fewest_evaluations, min(self.settings.most_evaluations, wanted))

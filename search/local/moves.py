@@ -1,4 +1,4 @@
-"""Moves: which kinds are drawn how often, learned from what gained."""
+"""Moves: how often each kind is drawn, learned from the moves that gained."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Row = NDArray[np.int32]
 Rng = np.random.Generator
 
 FLOOR, MOST = 0.05, 0.4  # the least and the largest share of a kind of move
-GRAFTS = 0.3  # the share of grafts, always: they gain what another row has gained before
+GRAFTS = 0.3  # the fixed share of grafts, which gain only what another row has gained before
 LEARNING = 0.02  # how fast shares follow success
 
 
 class Moves:
-    """Draws moves of all kinds, more often those that have led to gains.
+    """A source of random moves, which draws kinds that have gained more often.
 
     A move changes a row in place; units that the new device cannot run stay where they are.
     """
@@ -39,7 +39,7 @@ class Moves:
 
     @cached_property
     def clusters(self) -> list[NDArray[np.int32]]:
-        """Sets of units that exchange much, small ones first."""
+        """Return sets of units that exchange much, small ones first."""
         return np.split(self.space.member, self.space.first_member[1:-1]) if len(self.space.member) else []
 
     def forget(self) -> None:
@@ -47,12 +47,12 @@ class Moves:
         self.share = self.able / self.able.sum()
 
     def move_shares(self, others: Sequence[Row]) -> MoveShares:
-        """What compiled chains draw now. others: rows to take parts from."""
+        """Return the current shares for compiled chains. others: rows to take parts from."""
         return MoveShares(self.share.copy(), np.array(others, np.int32).reshape(-1, self.units))
 
     def draw(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
-        """Change `row` by one move. others: rows to take parts from. scale: 0 < scale <= 1, the share of the units that
-        a move may at most concern.
+        """Change `row` by one move. others: rows to take parts from. scale: 0 < scale <= 1, the largest share of the
+        units that a move may change.
         """
         from search.local.kernels.draws import change
         from search.local.kernels.rng_state import rng_states  # numba is slow to import
@@ -63,7 +63,7 @@ class Moves:
         change(self.space, shares, row, scale, rng_states(rng, 1)[0])
 
     def learn(self, gained: NDArray[np.integer]) -> None:
-        """Shift the shares towards the kinds that gained. gained: [kinds] how often each did."""
+        """Shift the shares towards the kinds that gained. gained: [kinds] how often each kind gained."""
         for kind in np.flatnonzero(gained):
             kept = (1 - LEARNING) ** int(gained[kind])
             self.share *= kept

@@ -1,4 +1,4 @@
-"""Devices that are alike: they differ in nothing but the name."""
+"""Devices that are alike: they differ only in their names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from surrogate.costs.cost_matrix import Costs
 
 
 def alike_devices(topology: Topology, costs: Costs, capacity_bytes: Sequence[float]) -> tuple[int, ...]:
-    """For each device the first one that it is like. costs: [ops, devices]; capacity_bytes: [devices] it may hold."""
+    """Return for each device the first one that is alike. costs: [ops, devices]. capacity_bytes: [devices], the most
+    bytes that each may hold.
+    """
 
     def is_like(a: int, b: int) -> bool:
         return (
@@ -26,7 +28,7 @@ def alike_devices(topology: Topology, costs: Costs, capacity_bytes: Sequence[flo
 
 
 def _have_like_links(topology: Topology, a: int, b: int) -> bool:
-    """Whether all links stay the same where devices a and b exchange their names."""
+    """Whether all links stay the same if devices a and b exchange their names."""
     others = [d for d in range(len(topology)) if d not in (a, b)]
     pairs = [(a, b, b, a), *((a, d, b, d) for d in others), *((d, a, d, b) for d in others)]
     return all(_link(topology, s, d) == _link(topology, s2, d2) for s, d, s2, d2 in pairs)
@@ -38,7 +40,7 @@ def _ports(topology: Topology, d: int) -> Sequence[float | None]:
 
 
 def _link(topology: Topology, src: int, dst: int) -> Sequence[float] | None:
-    """A link's numbers, without the names by which it was given."""
+    """Return a link's numbers without its device names; None if there is no link."""
     link = topology.table[src][dst]
     if link is None:
         return None

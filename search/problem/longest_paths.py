@@ -1,6 +1,7 @@
 """The least seconds before and after each op on each device, compiled.
 
-Every other op is assumed to be where this path is shortest. So no schedule is quicker, and PEFT looks ahead with it.
+Every other op is assumed to be on the device where the path is shortest. So the seconds are a lower bound for all
+schedules. PEFT looks ahead with them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Ints = NDArray[np.int32]
 
 
 class PathTables(NamedTuple):
-    """What the kernels below read. Pairs p of a producer and a consumer; their tensors are first[p] to first[p + 1]."""
+    """The inputs of the kernels below. p: a pair of producer and consumer, with tensors first[p] to first[p + 1]."""
 
     order: Ints  # [ops] producers first
     src: Ints  # [p] in the order of the producers in `order`
@@ -30,13 +31,13 @@ class PathTables(NamedTuple):
     apart: NDArray[np.bool_]  # [p, d] whether the device is too small for both
     first: Ints  # [p + 1]
     tensor_bytes: Floats  # by pair
-    cost_s: Floats  # [ops, d] infinite on devices that an op, or what is colocated with it, may not use
+    cost_s: Floats  # [ops, d] infinite on devices that an op, or an op colocated with it, may not use
     link: Floats  # [6, d, d]
     in_turn: bool  # whether transfers over one link wait for each other
 
 
 def path_tables(t: Tables, limits: Limits, order: Sequence[int]) -> PathTables:
-    """order: op indices, producers first."""
+    """Return the inputs of the kernels. order: op indices, producers first."""
     line = np.array(order, np.int32)
     place = np.empty(len(line), np.int64)
     place[line] = np.arange(len(line))
@@ -62,11 +63,11 @@ def path_tables(t: Tables, limits: Limits, order: Sequence[int]) -> PathTables:
 
 @inlined
 def _crossing(w: PathTables, p: int, s: int, d: int) -> float:
-    """Seconds from the end of pair p's producer on s to the start of its consumer on d, at the least.
+    """The least seconds from the end of pair p's producer on s to the start of its consumer on d.
 
-    The sender and the receiver handle one tensor after the other, and so does the link where transfers wait for each
-    other. For each of the three, its seconds for all tensors plus the least that any one tensor takes before and after
-    it are a bound.
+    The sender and the receiver handle one tensor after the other. So does the link if transfers wait for each other.
+    Each of the three gives a bound: its seconds for all tensors, plus the least seconds of any one tensor before and
+    after it.
     """
     if s == d:
         return np.inf if w.apart[p, d] else 0.0
@@ -89,7 +90,7 @@ def _crossing(w: PathTables, p: int, s: int, d: int) -> float:
 
 @jit
 def crossings(ways: PathTables) -> Floats:
-    """[pairs, s, d] seconds that pair p's consumer on d starts after its producer ended on s, at the least."""
+    """The least seconds from the end of pair p's producer on s to the start of its consumer on d, [pairs, s, d]."""
     devices = ways.cost_s.shape[1]
     cross_s = np.empty((len(ways.src), devices, devices))
     for p in range(len(ways.src)):
@@ -101,10 +102,10 @@ def crossings(ways: PathTables) -> Floats:
 
 @jit
 def heads(ways: PathTables) -> Floats:
-    """[ops, d] seconds before op v can start on d, at the least; infinite where it cannot run."""
+    """The least seconds before op v can start on d, [ops, d]; infinite where it cannot run."""
     devices = ways.cost_s.shape[1]
     head_s = np.where(ways.cost_s < np.inf, 0.0, np.inf)
-    # Pairs come in the order of their producers, whose own pairs have all come before.
+    # Pairs are in the order of their producers. So all pairs with a producer as their consumer come before its own.
     for p in range(len(ways.src)):
         u, v = ways.src[p], ways.dst[p]
         for d in range(devices):
@@ -117,7 +118,7 @@ def heads(ways: PathTables) -> Floats:
 
 @jit
 def tails(ways: PathTables) -> Floats:
-    """[ops, d] seconds from the end of op v on d to the end of the step, at the least."""
+    """The least seconds from the end of op v on d to the end of the step, [ops, d]; infinite where it cannot run."""
     devices = ways.cost_s.shape[1]
     tail_s = np.where(ways.cost_s < np.inf, 0.0, np.inf)
     for p in range(len(ways.src) - 1, -1, -1):

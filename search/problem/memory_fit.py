@@ -1,4 +1,4 @@
-"""Making placements fit into memory, and saying why none does."""
+"""Functions that make placements fit into memory, and explain why no placement fits."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from search.problem.problem import Placement, Problem
 
-PACK_STEPS = 20_000  # of the search with backtracking
-MOST_UNIONS = 4096  # sets of devices whose memory is compared with what can run nowhere else
-_PACKED: WeakKeyDictionary[Problem, Placement] = WeakKeyDictionary()  # thousands of variants may need the same one
+PACK_STEPS = 20_000  # the most steps of the search with backtracking
+MOST_UNIONS = 4096  # the most sets of devices whose memory is compared with the units that can run nowhere else
+_PACKED: WeakKeyDictionary[Problem, Placement] = WeakKeyDictionary()  # thousands of variants may need the same result
 
 
 def fitted(problem: Problem, placement: Sequence[int]) -> Placement:
-    """`placement`, changed as little as needed to fit: units move from full devices to where they cost least.
+    """Return `placement`, changed little so that it fits: units move from full devices to where they cost least.
 
-    Raises BadInputError where nothing that fits is found.
+    Raises BadInputError if no placement that fits is found.
     """
     wanted = tuple(placement)
     if problem.fits(wanted):
@@ -31,9 +31,9 @@ def fitted(problem: Problem, placement: Sequence[int]) -> Placement:
 
 
 def packed(problem: Problem) -> Placement:
-    """Some placement that fits, found by memory alone: best-fit decreasing, then with backtracking.
+    """Return any placement that fits, found by memory alone: best-fit decreasing, then with backtracking.
 
-    Raises BadInputError, with the constraint and by how much it is missed, where none is found.
+    Raises BadInputError, with the violated constraint and the missing bytes, if no placement is found.
     """
     known = _PACKED.get(problem)
     if known is not None:
@@ -48,8 +48,8 @@ def packed(problem: Problem) -> Placement:
 
 
 def with_tensors(problem: Problem, kept_bytes: tuple[float, ...]) -> Problem:
-    """`problem` with `kept_bytes`, [ops], added to the memory of its units, so that searchers leave room for tensors
-    (docs/decisions/026); unchanged where nothing fits then, because this is an estimate.
+    """Return `problem` with `kept_bytes`, [ops], added to the memory of its units, so that searchers leave room for
+    tensors (docs/decisions/026). If no placement fits then, return `problem` unchanged, because this is an estimate.
     """
     found = replace(problem, kept_bytes=kept_bytes)
     try:
@@ -60,9 +60,9 @@ def with_tensors(problem: Problem, kept_bytes: tuple[float, ...]) -> Problem:
 
 
 def with_more_tensors(problem: Problem, placement: Placement, lack: Lack) -> Problem:
-    """`with_tensors` with all `kept_bytes` scaled up by one factor, so that the estimate of tensors on the device that
-    lacks memory is what was simulated. `problem` itself where no tensor counts there, where the estimate was not too
-    low, and where nothing would fit.
+    """Return `with_tensors` with all `kept_bytes` scaled up by one factor, so that the estimate for the device that
+    lacks memory equals the simulated bytes of tensors. Return `problem` itself if the device has no `kept_bytes`, if
+    the estimate was not too low, or if no placement would fit.
     """
     if problem.kept_bytes is None:
         return problem
@@ -76,8 +76,8 @@ def with_more_tensors(problem: Problem, placement: Placement, lack: Lack) -> Pro
 
 
 def refuse_too_large(graph: OpGraph, topology: Topology, headroom: float) -> None:
-    """Raise BadInputError, as `packed`, where no mapping of the graph has room for what its ops hold for the whole
-    step. Its ops need no costs yet. headroom: as in Problem.
+    """Raise BadInputError, as `packed`, if no mapping of the graph has room for the bytes that its ops hold for the
+    whole step. The ops need no costs yet. headroom: as in Problem.
     """
     if not may_lack_memory(graph, topology, headroom):
         return
@@ -88,7 +88,7 @@ def refuse_too_large(graph: OpGraph, topology: Topology, headroom: float) -> Non
 
 
 def _packing(problem: Problem) -> tuple[Placement | None, bool]:
-    """(a placement that fits, or None; whether all were tried). No state of the free memory is searched twice."""
+    """Return (a placement that fits, or None; whether all were tried). No state of free memory is searched twice."""
     size, feasible = problem.unit_bytes, problem.feasible
     line = sorted(range(len(size)), key=lambda u: (len(feasible[u]) > 1, -size[u], u))
     free = list(problem.capacity_bytes)
@@ -115,12 +115,17 @@ def _packing(problem: Problem) -> tuple[Placement | None, bool]:
 
 
 def _left(problem: Problem, free: Sequence[float], done: int) -> tuple[int, tuple[tuple[int, float], ...]]:
-    """The state that decides whether the units after the first `done` find room; alike devices in any order."""
+    """Return the state that decides whether the units after the first `done` find room. The order of alike devices
+    does not change it.
+    """
     return done, tuple(sorted(zip(problem.alike, free, strict=True)))
 
 
 def _repaired(problem: Problem, placement: Placement) -> Placement | None:
-    """Move units off each overfull device until the rest fits, first those that cost least per byte freed."""
+    """Move units off each overfull device until the rest fits, starting with the least cost per freed byte.
+
+    None if the result does not fit.
+    """
     repaired = list(placement)
     size = problem.unit_bytes
     free = [c - h for c, h in zip(problem.capacity_bytes, problem.held_bytes(placement), strict=True)]
@@ -140,7 +145,7 @@ def _repaired(problem: Problem, placement: Placement) -> Placement | None:
 def _ways_out(
     problem: Problem, placement: Placement, full: int, excess_bytes: float
 ) -> list[tuple[float, float, int, int]]:
-    """(seconds per byte freed, bytes, unit, device) for each unit that could leave `full`."""
+    """Return (seconds per freed byte, -freed bytes, unit, device) for each unit that could leave the device `full`."""
     size, cost_s = problem.unit_bytes, problem.unit_cost_s
     return [
         ((cost_s[u][d] - cost_s[u][full]) / min(size[u], excess_bytes), -min(size[u], excess_bytes), u, d)
@@ -152,14 +157,14 @@ def _ways_out(
 
 
 def _best_fit(problem: Problem, u: int, free: Sequence[float]) -> list[int]:
-    """The devices with room for unit u, the fullest first; of alike devices with as much room, one."""
+    """Return the devices with room for unit u, the fullest first. Of alike devices with equal room, only one."""
     room = [d for d in problem.feasible[u] if free[d] >= problem.unit_bytes[u]]
     kinds = {(problem.alike[d], free[d]): d for d in reversed(room)}
     return sorted(kinds.values(), key=lambda d: (free[d], d))
 
 
 def _refuse_big_units(problem: Problem) -> None:
-    """Raise BadInputError for a unit that is too big for each device that can run it."""
+    """Raise BadInputError for a unit that is too big for every device that can run it."""
     for u, unit in enumerate(problem.units):
         roomiest = max(problem.feasible[u], key=lambda d: problem.capacity_bytes[d])
         needed, room = problem.unit_bytes[u], problem.capacity_bytes[roomiest]
@@ -174,10 +179,11 @@ def _refuse_big_units(problem: Problem) -> None:
 
 
 def _refuse_full_devices(problem: Problem) -> None:
-    """Raise BadInputError for the smallest set of devices that holds less than the units need that can run only there.
+    """Raise BadInputError for the smallest set of devices whose memory is too small for the units that can run only on
+    these devices.
 
-    If units could be divided at will, there would be such a set whenever they do not fit (Hall 1935). So what passes
-    here can fail only because units are whole.
+    If units could be divided at will, such a set would exist whenever they do not fit (Hall 1935). So a problem that
+    passes this check can fail only because units are whole.
     """
     everywhere = frozenset(range(len(problem.topology)))
     bytes_on: dict[frozenset[int], float] = {}
@@ -194,7 +200,7 @@ def _refuse_full_devices(problem: Problem) -> None:
 
 
 def _unions(sets: Sequence[frozenset[int]]) -> set[frozenset[int]]:
-    """All unions of some of `sets`; about MOST_UNIONS where there are more."""
+    """Return all unions of some of `sets`; about MOST_UNIONS of them if there are more."""
     unions: set[frozenset[int]] = set()
     for one in sorted(sets, key=lambda s: (len(s), sorted(s))):
         unions |= {one, *(one | other for other in unions)}
@@ -204,7 +210,7 @@ def _unions(sets: Sequence[frozenset[int]]) -> set[frozenset[int]]:
 
 
 def _too_full(problem: Problem, devices: Sequence[int]) -> BadInputError:
-    """The error where the units that only `devices` can run do not fit there."""
+    """Return the error for units that only `devices` can run and that do not fit there."""
     units = [u for u, can in enumerate(problem.feasible) if set(can) <= set(devices)]
     needed = sum(problem.unit_bytes[u] for u in units)
     room = sum(problem.capacity_bytes[d] for d in devices)

@@ -1,4 +1,4 @@
-"""The problem a searcher solves: a graph to place on a topology, an objective, and what may go where."""
+"""The problem that a searcher solves: a graph to place on a topology, an objective, and which unit may go where."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from surrogate.features.mapping_features import MappingFeatures
 
 OBJECTIVES = ("makespan", "max-load")
-# Units whose memory is added up at once: it bounds the memory that a large batch takes.
+# The most units whose memory is added up at once, which bounds the memory that a large batch takes.
 AT_ONCE = 1 << 20
 
 Placement = tuple[int, ...]
@@ -34,7 +34,7 @@ Placement = tuple[int, ...]
 
 
 class Limits(NamedTuple):
-    """What may go where, as flat arrays for compiled code: units u, devices d."""
+    """Which unit may go where, as flat arrays for compiled code. u: unit, d: device."""
 
     unit_of: NDArray[np.int32]  # [ops]
     unit_bytes: NDArray[np.float64]  # [u]
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
     capacity_bytes: NDArray[np.float64]  # [d]
 
     def hold_both(self, u: NDArray[np.int32], w: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """[pairs, d] whether the memory of each device suffices for both units of a pair, other units aside."""
+        """Whether both units of a pair fit into the memory of each device without other units, [pairs, d]."""
         both_bytes = (self.unit_bytes[u] + self.unit_bytes[w])[:, None]
         fits: NDArray[np.bool_] = both_bytes <= self.capacity_bytes
         return fits
@@ -50,7 +50,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What to place where, and how good a mapping is predicted to be.
+    """A graph to place on a topology, and the predicted objective of its mappings.
 
     Raises BadInputError for an unknown objective or schedule, an op that no device can run, and colocated ops that no
     device can run together.
@@ -63,7 +63,7 @@ class Problem:
     headroom: float = 0.0  # the share of each device's memory that must stay free
     cost_s: Costs | None = None  # [ops, devices] seconds in place of the graph's own costs
     base_s: float = 0.0  # seconds of a step beside its makespan
-    # Predicts [placements, units] more truly and more slowly, where a graph of groups has known ops behind it.
+    # Predicts [placements, units] more exactly and more slowly, if the ops of the graph's groups are known.
     judge: Callable[[NDArray[np.int32]], NDArray[np.float64]] | None = None
     # Bytes that each op holds beside its `memory_bytes` when the step holds most (Prediction.problem).
     kept_bytes: tuple[float, ...] | None = None
@@ -79,7 +79,7 @@ class Problem:
 
     @cached_property
     def costs(self) -> Costs:
-        """[ops, devices] seconds, infinity where an op cannot run."""
+        """Return the costs, [ops, devices] seconds, infinity where an op cannot run."""
         return cost_matrix(self.graph, self.topology) if self.cost_s is None else self.cost_s
 
     @cached_property
@@ -88,8 +88,8 @@ class Problem:
 
     @cached_property
     def tail_s(self) -> Costs:
-        """[ops, devices] seconds from the end of each op on each device to the end of the step, at the least; infinite
-        where it cannot run, or where each way on needs a link that is missing.
+        """The least seconds from the end of each op on each device to the end of the step, [ops, devices]. Infinite
+        where an op cannot run, or where a consumer can only be reached over missing links.
         """
         from search.problem.longest_paths import path_tables, tails  # numba is slow to import
 
@@ -101,20 +101,20 @@ class Problem:
 
     @cached_property
     def features(self) -> MappingFeatures:
-        """What regressors see of a mapping."""
+        """Return the features of mappings, from which regressors learn."""
         from surrogate.features.mapping_features import MappingFeatures
 
         return MappingFeatures(self.simulator, self.base_s)
 
     @cached_property
     def units(self) -> tuple[tuple[int, ...], ...]:
-        """Op indices that move together, in the topological order of each unit's first op."""
+        """Return the op indices of each unit, with the units in the topological order of their first ops."""
         place = {v: i for i, v in enumerate(self.graph.order)}
         return tuple(sorted(self.graph.colocated, key=lambda unit: min(place[v] for v in unit)))
 
     @cached_property
     def unit_of(self) -> tuple[int, ...]:
-        """Op index -> index into `units`."""
+        """Return op index -> index into `units`."""
         of = [0] * len(self.graph)
         for u, unit in enumerate(self.units):
             for v in unit:
@@ -123,14 +123,14 @@ class Problem:
 
     @cached_property
     def unit_cost_s(self) -> list[list[float]]:
-        """[units, devices] seconds of all the unit's ops, infinity where one of them cannot run."""
+        """Seconds of all ops of each unit, [units, devices], infinity where one of them cannot run."""
         rows = self.costs.tolist()
         devices = range(len(self.topology))
         return [[math.fsum(rows[v][d] for v in unit) for d in devices] for unit in self.units]
 
     @cached_property
     def feasible(self) -> tuple[tuple[int, ...], ...]:
-        """For each unit the devices that can run all its ops, memory aside."""
+        """Return for each unit the devices that can run all its ops, regardless of memory."""
         return tuple(tuple(d for d, cost_s in enumerate(row) if not math.isinf(cost_s)) for row in self.unit_cost_s)
 
     @cached_property
@@ -140,7 +140,7 @@ class Problem:
 
     @cached_property
     def device_total_s(self) -> tuple[float, ...]:
-        """Seconds that all units take on each device; what it cannot run counts at its dearest elsewhere."""
+        """Seconds that all units take on each device. A unit that cannot run there counts with its highest cost."""
         total_s = [0.0] * len(self.topology)
         for row in self.unit_cost_s:
             dearest_s = max(c for c in row if c < math.inf)
@@ -150,25 +150,25 @@ class Problem:
 
     @cached_property
     def fastest_first(self) -> tuple[int, ...]:
-        """Devices by the seconds that all units take there."""
+        """Return the devices sorted by the seconds that all units take there."""
         return tuple(sorted(range(len(self.topology)), key=lambda d: (self.device_total_s[d], d)))
 
     @cached_property
     def unit_bytes(self) -> tuple[float, ...]:
-        """Bytes each unit holds on its device: for the whole step, and of `kept_bytes`."""
+        """Bytes that each unit holds on its device: `memory_bytes` for the whole step, and `kept_bytes`."""
         kept = self.kept_bytes or (0.0,) * len(self.graph)
         return tuple(sum(self.graph.ops[v].memory_bytes + kept[v] for v in unit) for unit in self.units)
 
     @cached_property
     def capacity_bytes(self) -> tuple[float, ...]:
-        """Bytes each device may hold, head-room taken off; infinity = unlimited."""
+        """Bytes that each device may hold, without the head-room; infinity = unlimited."""
         limits = (device.memory_bytes for device in self.topology.devices)
         share = (1 - self.headroom) * (1 + ROUNDING)
         return tuple(math.inf if limit is None else limit * share for limit in limits)
 
     @cached_property
     def limits(self) -> Limits:
-        """Units, memory and feasible devices as flat arrays."""
+        """Return units, memory and feasible devices as flat arrays."""
         return Limits(
             np.array(self.unit_of, np.int32),
             np.array(self.unit_bytes, np.float64),
@@ -178,76 +178,76 @@ class Problem:
 
     @cached_property
     def ranked(self) -> NDArray[np.int32]:
-        """Op indices by upward rank, the highest first; of equal ranks, producers first."""
+        """Return op indices by upward rank, the highest first; among equal ranks, producers first."""
         rank = np.array(upward_rank(self.graph, self.costs, self.topology))
         order = np.array(self.graph.order)
         return order[np.argsort(-rank[order], kind="stable")].astype(np.int32)
 
     @cached_property
     def is_roomy(self) -> bool:
-        """Whether each device could hold everything, so that memory limits nothing."""
+        """Whether each device could hold all units, so that every placement fits."""
         return sum(self.unit_bytes) <= min(self.capacity_bytes)
 
     @cached_property
     def space(self) -> int:
-        """How many placements there are, memory aside."""
+        """The number of placements, regardless of memory."""
         return math.prod(len(devices) for devices in self.feasible)
 
     @cached_property
     def ops_and_edges(self) -> int:
-        """How many there are: the work of one prediction."""
+        """The number of ops and edges, which is the work of one prediction."""
         return len(self.graph) + len(self.graph.edges)
 
     @property
     def beside_s(self) -> float:
-        """Seconds that the objective has beside what is simulated: `base_s` of a makespan, none of a largest load."""
+        """Seconds of the objective that are not simulated: `base_s` for a makespan, 0 for a largest load."""
         return self.base_s if self.objective == "makespan" else 0.0
 
     @cached_property
     def alike(self) -> tuple[int, ...]:
-        """For each device the first one that differs from it in nothing but the name."""
+        """Return for each device the first one that differs from it only in the name."""
         return alike_devices(self.topology, self.costs, self.capacity_bytes)
 
     def predict(self, placement: Placement) -> float:
-        """The objective in seconds; infinity where a tensor would have to cross a link that is missing."""
+        """The objective in seconds; infinity if a tensor would have to cross a missing link."""
         return float(self.predict_many(placement)[0])
 
     def predict_many(self, placements: ArrayLike) -> NDArray[np.float64]:
-        """The objective of each row of `placements`, [placements, units] devices, as `predict` gives it."""
+        """Return `predict` of each row of `placements`, [placements, units] devices."""
         devices = self._rows(placements).take(self.limits.unit_of, axis=1)
         if self.objective == "max-load":
             return self.max_load.values(devices)
         return self.base_s + self.simulator.makespans(devices)
 
     def moved_where_able(self, placement: ArrayLike) -> Placement:
-        """`placement`, where units that cannot run on their device go to the one where they cost least."""
+        """Return `placement`, with each unit that cannot run on its device moved to the device of its least cost."""
         wanted = np.asarray(placement)
         can = self.limits.feasible[np.arange(len(wanted)), wanted]
         return tuple(np.where(can, wanted, self._cheapest).tolist())
 
     @cached_property
     def _cheapest(self) -> NDArray[np.int64]:
-        """[units] the device where each costs least."""
+        """Return the device where each unit costs least, [units]."""
         cheapest: NDArray[np.int64] = np.array(self.unit_cost_s).argmin(axis=1)
         return cheapest
 
     def devices(self, placement: Placement) -> tuple[int, ...]:
-        """The device of each op."""
+        """Return the device of each op."""
         return tuple([placement[u] for u in self.unit_of])
 
     def mapping(self, placement: Placement) -> Mapping:
-        """The placement as a mapping. Raises MappingError where memory does not suffice."""
+        """Return the placement as a mapping. Raises MappingError if it does not fit into memory."""
         return Mapping(self.graph, self.topology, self.devices(placement), self.headroom)
 
     def placement(self, mapping: Mapping) -> Placement:
-        """The mapping as a placement. Raises BadInputError where it is another graph's."""
+        """Return the mapping as a placement. Raises BadInputError if it is a mapping of another graph."""
         if mapping.graph.fingerprint != self.graph.fingerprint:
             theirs, ours = mapping.graph.fingerprint, self.graph.fingerprint
             raise BadInputError(f"the mapping is for graph {theirs}; this search is for {ours}.")
         return tuple(mapping.devices[unit[0]] for unit in self.units)
 
     def check_same_space(self, other: Problem) -> None:
-        """Raises BadInputError unless both problems have the same placements; costs may differ."""
+        """Check that both problems have the same placements; costs may differ. Raises BadInputError if not."""
         for what, ours, theirs in (
             ("graph", self.graph.fingerprint, other.graph.fingerprint),
             ("objective", self.objective, other.objective),
@@ -266,21 +266,21 @@ class Problem:
         return held
 
     def fits(self, placement: Placement) -> bool:
-        """Whether memory suffices on every device."""
+        """Whether the memory of every device is enough."""
         if self.is_roomy:
             return True
         held = self.held_bytes(placement)
         return all(h <= c for h, c in zip(held, self.capacity_bytes, strict=True))
 
     def judge_many(self, placements: ArrayLike) -> NDArray[np.float64]:
-        """As `predict_many`, by the judge if there is one, which takes longer."""
+        """Predict as `predict_many`, but by the slower judge if there is one."""
         rows = self._rows(placements)
         return self.predict_many(rows) if self.judge is None else self.judge(rows)
 
     def fits_many(self, placements: ArrayLike) -> NDArray[np.bool_]:
-        """For each row of `placements`, [placements, units] devices, whether memory suffices, as `fits` says it.
+        """Return `fits` of each row of `placements`, [placements, units] devices.
 
-        Raises BadInputError for a device that is none.
+        Raises BadInputError for an invalid device index.
         """
         rows = self._rows(placements)
         if ((rows < 0) | (rows >= len(self.topology))).any():
@@ -296,22 +296,24 @@ class Problem:
 
     @cached_property
     def of_variables(self) -> Problem:
-        """This problem without `kept_bytes`: an estimate, which may be more than what a step holds."""
+        """Return this problem without `kept_bytes`, an estimate that may be more than a step holds."""
         return self if self.kept_bytes is None else replace(self, kept_bytes=None)
 
     def singles(self) -> Iterator[Placement]:
-        """Everything on one device, for each device that can."""
+        """Yield the placement of all units on one device, for each device that can run and hold them."""
         for d in np.flatnonzero(self.limits.feasible.all(axis=0)).tolist():
             placement = (d,) * len(self.units)
             if self.fits(placement):
                 yield placement
 
     def unlike_singles(self) -> list[Placement]:
-        """`singles`, of devices that are alike only the first."""
+        """Return `singles`, with only the first of devices that are alike."""
         return [placement for placement in self.singles() if self.alike[placement[0]] == placement[0]]
 
     def canonical(self, placement: Placement) -> Placement:
-        """The placement with alike devices renamed in order of first appearance, so that equal structures are equal."""
+        """Return the placement with alike devices renamed in order of first appearance. Placements that differ only in
+        the names of alike devices become equal.
+        """
         unused = {a: [d for d, b in enumerate(self.alike) if a == b] for a in self.alike}
         name: dict[int, int] = {}
         for d in placement:
@@ -320,7 +322,7 @@ class Problem:
         return tuple(name[d] for d in placement)
 
     def _apart(self, unit: Sequence[int]) -> BadInputError:
-        """The error where no device can run all ops of `unit`; names a few that have none in common."""
+        """Return the error for a unit that no device can run. It names a few of its ops with different devices."""
         names, rows = self.topology.names, self.costs[list(unit)]
         where = {
             listed([name for name, cost_s in zip(names, row, strict=True) if cost_s < math.inf]) or "none": v
@@ -338,7 +340,7 @@ class Problem:
         return np.asarray(placements, dtype=np.int32).reshape(-1, len(self.units))
 
     def _held_by_row(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Bytes held, [rows, devices], summed in the order of units, as `held_bytes` does it."""
+        """Bytes held under each row, [rows, devices], summed in the order of units as in `held_bytes`."""
         n, devices = len(rows), len(self.topology)
         cell = rows + np.arange(0, n * devices, devices)[:, None]
         held = np.bincount(cell.ravel(), np.tile(self.limits.unit_bytes, n), n * devices)

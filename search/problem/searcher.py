@@ -16,26 +16,26 @@ from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
 
 Stop = Callable[[], bool]
-"""Whether time is up. A searcher calls it between predictions, and ends its work early where it is true."""
+"""Whether time is up. A searcher calls this between predictions, and ends its work early if it returns True."""
 
-PATIENCE = 4096  # attempts to give one unit a device, of an enumeration, between two looks whether time is up
-MOST_LOOKS = 256  # between two placements that fit, of a search that has no deadline
+PATIENCE = 4096  # an enumeration checks whether time is up after this many attempts to give a unit a device
+MOST_LOOKS = 256  # the most such checks between two placements that fit, in a search without a deadline
 
 
 class SearchExhausted(PlacerError):  # noqa: N818 - the end of a search is no error
-    """No mapping is left that this searcher would ask."""
+    """The searcher has no mapping left to ask."""
 
 
 def never() -> bool:
-    """Time is never up."""
+    """A `Stop` by which time is never up."""
     return False
 
 
 class Deadline:
-    """A `Stop` that knows how much time is left, so that a search can spend what is left on one thing."""
+    """A `Stop` that knows how much time is left, so that a search can plan the rest of its time."""
 
     def __init__(self, seconds: float, clock: Callable[[], float], over: Stop = never) -> None:
-        """seconds: from now on. over: whether to stop before."""
+        """Set the deadline `seconds` from now. over: whether to stop earlier."""
         self.until_s = clock() + seconds
         self.clock, self.over = clock, over
 
@@ -48,14 +48,14 @@ class Deadline:
 
 
 class Searcher(ABC):
-    """Proposes mappings of one problem; none twice, unless a repeat was requested.
+    """A searcher, which proposes mappings of one problem, none of them twice unless a repeat was requested.
 
     Subclasses implement `_propose`, save and load their own state in `_remember` and `_recall`, and drop predictions
     in `_rebase`. With the same problem, seed and results, a searcher asks the same mappings.
     """
 
     name: ClassVar[str]
-    predicts: ClassVar[bool] = True  # whether what it asks depends on predictions
+    predicts: ClassVar[bool] = True  # whether the mappings it asks depend on predictions
 
     def __init__(self, problem: Problem, *, seed: int = 0, stop: Stop = never) -> None:
         self.problem = problem
@@ -65,15 +65,15 @@ class Searcher(ABC):
         self.told: dict[Placement, Result] = {}
         self.repeats: list[Placement] = []
         self.evaluations = 0
-        self.notes: list[str] = []  # what a report should say of the way this search went
+        self.notes: list[str] = []  # notes for the report on how this search went
 
     @classmethod
     def prepare(cls, objective: str) -> None:
-        """Compile what searches for this objective will need, so that it takes none of their time."""
+        """Compile the code that searches for this objective need, so that compiling takes none of their time."""
         return
 
     def ask(self) -> Mapping:
-        """The next mapping to measure. Raises SearchExhausted where none is left."""
+        """Return the next mapping to measure. Raises SearchExhausted if no mapping is left."""
         placement = self.repeats.pop(0) if self.repeats else self._propose()
         self.asked[placement] = None
         return self.problem.mapping(placement)
@@ -85,13 +85,14 @@ class Searcher(ABC):
         self.told[placement] = result
 
     def request_repeat(self, mapping: Mapping) -> None:
-        """Ask `mapping` once more, before anything else."""
+        """Let the searcher ask `mapping` once more, before any new mapping."""
         self.repeats.append(self.problem.placement(mapping))
 
     def state(self, *, history: bool = True) -> dict[str, Any]:
-        """All state, the random generator included, as plain data that survives JSON.
+        """Return all state, including the random generator, as plain data that survives JSON.
 
-        history=False leaves out what was asked and told, which grows: call `replay` with it first, then `restore`.
+        history=False leaves out the mappings that were asked and told, which grow in number. Then call `replay` with
+        them first, and `restore` afterwards.
         """
         return {
             "searcher": self.name,
@@ -104,14 +105,14 @@ class Searcher(ABC):
         }
 
     def replay(self, measured: Iterable[tuple[Placement, Result]]) -> None:
-        """Take over what was asked, and told in the same order, by a searcher whose state has no history."""
+        """Take over the history that a state lacks: the placements that were asked, and their results, in order."""
         for placement, result in measured:
             self.asked[placement] = None
             self.told.pop(placement, None)
             self.told[placement] = result
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state()`. Raises BadInputError where it is another searcher's."""
+        """Go on from `state`. Raises BadInputError if it is the state of another searcher."""
         if state["searcher"] != self.name:
             raise BadInputError(f"the state is of searcher {state['searcher']!r}; resume with that one.")
         if "asked" in state:
@@ -121,7 +122,7 @@ class Searcher(ABC):
         version, words, gauss = state["rng"]
         self.rng.setstate((version, tuple(words), gauss))
         self.evaluations = state["evaluations"]
-        self.notes = list(state.get("notes", ()))  # a state that was stored earlier has none
+        self.notes = list(state.get("notes", ()))  # states stored by older versions have no notes
         self._recall(state["memory"])
 
     def _history(self) -> dict[str, Any]:
@@ -131,9 +132,9 @@ class Searcher(ABC):
         }
 
     def rebase(self, problem: Problem) -> None:
-        """Go on under recalibrated costs: what was asked and told stays, predictions are made anew.
+        """Go on with recalibrated costs. Asked and told mappings stay; predictions are made again.
 
-        Raises BadInputError where the graph, the devices, or where units may go differ.
+        Raises BadInputError if `problem` does not have the same placements, see `Problem.check_same_space`.
         """
         self.problem.check_same_space(problem)
         self.problem = problem
@@ -144,7 +145,7 @@ class Searcher(ABC):
         self._rebase()
 
     def withdraw(self) -> None:
-        """Forget what was asked and not told, so that it may be asked again."""
+        """Forget mappings that were asked but not told, so that they may be asked again."""
         self.asked = {placement: None for placement in self.asked if placement in self.told}
 
     def is_new(self, placement: Placement) -> bool:
@@ -152,12 +153,12 @@ class Searcher(ABC):
         return placement not in self.asked and placement not in self.told
 
     def predict(self, placement: Placement) -> float:
-        """The predicted objective, counted in `evaluations`."""
+        """Return the predicted objective in seconds, and count the prediction in `evaluations`."""
         self.evaluations += 1
         return self.problem.predict(placement)
 
     def incumbent(self) -> Placement | None:
-        """The best placement measured so far, None before the first success."""
+        """Return the best placement measured so far, None before the first success."""
         measured = {p: r.step_s for p, r in self.told.items() if isinstance(r, Measured)}
         return min(measured, key=lambda p: (measured[p], p)) if measured else None
 
@@ -169,12 +170,14 @@ class Searcher(ABC):
         return None if best is None else fitted(self.problem, best)
 
     def first_new(self) -> Placement:
-        """The lexicographically first new placement that fits. Raises SearchExhausted where none is left, or none was
-        found until `stop()`, or, without a Deadline, in MOST_LOOKS times PATIENCE attempts.
+        """Return the lexicographically first new placement that fits.
+
+        Raises SearchExhausted if none is left, or if none was found until `stop()` or, without a Deadline, within
+        MOST_LOOKS times PATIENCE attempts.
         """
         known = len(self.asked.keys() | self.told.keys())
         is_timed = isinstance(self.stop, Deadline)
-        looks = 0  # since the last placement that fits, where there is no deadline
+        looks = 0  # checks since the last placement that fits, counted only without a deadline
 
         def stop() -> bool:
             nonlocal looks
@@ -190,22 +193,22 @@ class Searcher(ABC):
         raise self.exhausted("every mapping that fits into memory was asked or told.")
 
     def bound(self) -> float:
-        """A proven lower bound on the predicted objective of every mapping, in seconds; 0 where none is known."""
+        """A proven lower bound on the predicted objective of every mapping, in seconds; 0 if none is known."""
         return 0.0
 
     def exhausted(self, what: str) -> SearchExhausted:
-        """The error to raise where nothing is left to ask. what: why."""
+        """Return the error to raise if no mapping is left to ask. what: the reason."""
         return SearchExhausted(f"searcher {self.name!r} has nothing left to ask: {what}")
 
     @abstractmethod
     def _propose(self) -> Placement:
-        """A placement that is new and fits. Raises SearchExhausted where none is left."""
+        """Return a placement that is new and fits. Raises SearchExhausted if none is left."""
 
     def _rebase(self) -> None:  # noqa: B027 - most searchers keep no predictions
-        """Drop or renew the predictions that a subclass keeps; cached properties are gone already."""
+        """Drop or renew the predictions that a subclass keeps. Its cached properties are dropped already."""
 
     def _remember(self) -> Any:
-        """A subclass's own state, as plain data."""
+        """Return a subclass's own state, as plain data."""
         return None
 
     def _recall(self, memory: Any) -> None:  # noqa: B027 - most searchers keep nothing
@@ -213,14 +216,14 @@ class Searcher(ABC):
 
 
 def fitting_placements(problem: Problem, stop: Stop = never) -> Iterator[Placement]:
-    """Every placement that fits into memory, in lexicographic order, until `stop()`: where memory is nearly full, there
-    may be years between two of them.
+    """Yield every placement that fits into memory, in lexicographic order, until `stop()`. If memory is nearly full,
+    finding the next one may take years.
     """
     free = list(problem.capacity_bytes)
     size, feasible = problem.unit_bytes, problem.feasible
     options = [iter(feasible[0])]
     chosen: list[int] = []
-    patience = PATIENCE + 8 * len(size)  # where there is room, the first placement takes as many attempts as units
+    patience = PATIENCE + 8 * len(size)  # with enough room the first placement takes one attempt per unit
     for attempt in count(1):
         if not options or (attempt % patience == 0 and stop()):
             return

@@ -1,9 +1,10 @@
-"""Plans of splits by policy: which weights are divided and how, after which the rest of the step follows.
+"""Plans of splits by policy. A policy says which weights are divided and how; the rest of the step follows from that.
 
-batch: no weight is divided, and each part takes its share of the examples (data parallelism). columns: all weights, by
-what they put out (tensor parallelism). alternate: by what they take in where that is in parts, else by what they put
-out, which saves every second exchange (Shoeybi et al. 2019). heavy: only weights that are larger than the tensors they
-work on, and the rest of the step by examples (Krizhevsky 2014). heavy-alternate: these weights as in alternate.
+batch: no weight is divided, and each part takes its share of the examples (data parallelism). columns: all weights are
+divided along their output (tensor parallelism). alternate: weights are divided along their input if that is in parts,
+else along their output, which saves every second exchange (Shoeybi et al. 2019). heavy: only weights larger than the
+tensors they work on are divided, and the rest of the step by examples (Krizhevsky 2014). heavy-alternate: the same
+weights as in heavy, divided as in alternate.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ WEIGHTED = {
     "DepthwiseConv2dNative": ("channel", "channel"),
     "MatMul": ("columns", "inner"),
 }
-"""Type of an op with a weight as its second input -> the ways that divide the weight: by what it puts out, takes in."""
-ROUNDS = 2  # in which variables of one dimension follow the tensors that they are used with
+"""Type of an op with a weight as its second input -> the ways to divide the weight: along its output, its input."""
+ROUNDS = 2  # rounds in which variables of one dimension follow the tensors that they are used with
 
 
 def candidates(
     graph: StepGraph, phases: Mapping[str, str | None], rates: Rates, parts: int
 ) -> Iterator[tuple[str, SplitPlan]]:
-    """(policy, plan) of each policy that gives a plan of its own. phases: node -> its phase."""
+    """Yield (policy, plan) of each policy whose plan differs from those before it. phases: node -> its phase."""
     seen: list[SplitPlan] = []
     for policy in POLICIES:
         plan = plan_by(policy, graph, phases, rates, parts)
@@ -43,13 +44,13 @@ def candidates(
 
 
 def ranked(graph: StepGraph, phases: Mapping[str, str | None], rates: Rates, parts: int) -> list[tuple[str, SplitPlan]]:
-    """`candidates`, the cheapest first by `in_turn_s`."""
+    """Return `candidates`, the cheapest first by `in_turn_s`."""
     found = candidates(graph, phases, rates, parts)
     return sorted(found, key=lambda entry: in_turn_s(graph, rates, parts, entry[1]))
 
 
 def plan_by(policy: str, graph: StepGraph, phases: Mapping[str, str | None], rates: Rates, parts: int) -> SplitPlan:
-    """The plan that one of POLICIES gives."""
+    """Return the plan of one of POLICIES."""
     variables = dict(_weights(policy, Propagation(graph, rates, parts), phases))
     plan = Propagation(graph, rates, parts, variables).plan()
     for _ in range(ROUNDS if variables else 0):
@@ -62,7 +63,7 @@ def plan_by(policy: str, graph: StepGraph, phases: Mapping[str, str | None], rat
 
 
 def _weights(policy: str, state: Propagation, phases: Mapping[str, str | None]) -> Iterator[tuple[str, int]]:
-    """(variable, axis) of all that a policy divides from the start. state: in which nothing is divided yet."""
+    """Yield (variable, axis) of all variables that a policy divides from the start. state: with no op divided yet."""
     if policy == "batch":
         return
     seen: set[str] = set()
@@ -84,7 +85,9 @@ def _weights(policy: str, state: Propagation, phases: Mapping[str, str | None]) 
 
 
 def _way(policy: str, op: Any, state: Propagation) -> str | None:
-    """The way of a policy to divide an op with its weight: by what it takes in where that is in parts along it."""
+    """Return the policy's way to divide an op with its weight: along its input if an alternating policy finds that in
+    parts, else along its output. None if the op is not divided.
+    """
     if "heavy" in policy and not _is_heavy(op):
         return None
     ways = state.graph.ways(op.name)
@@ -97,7 +100,7 @@ def _way(policy: str, op: Any, state: Propagation) -> str | None:
 
 
 def _weight(op: Any) -> Any:
-    """The VarHandleOp of an op's weight, None where it has none."""
+    """Return the VarHandleOp of an op's weight; None if the op has no weight."""
     if op.type not in WEIGHTED or op.inputs[1].op.type != "ReadVariableOp":
         return None
     handle = op.inputs[1].op.inputs[0].op
@@ -105,7 +108,7 @@ def _weight(op: Any) -> Any:
 
 
 def _is_heavy(op: Any) -> bool:
-    """Whether an op's weight is larger than what it takes and puts out."""
+    """Whether an op's weight has more elements than its input and output together."""
     x, weight, out = (tensor.shape for tensor in (*op.inputs[:2], op.outputs[0]))
     sizes = [shape.num_elements() for shape in (x, weight, out)]
     return None not in sizes and sizes[1] > sizes[0] + sizes[2]
@@ -114,7 +117,7 @@ def _is_heavy(op: Any) -> bool:
 def _following(
     graph: StepGraph, plan: SplitPlan, phases: Mapping[str, str | None], divided: Mapping[str, int], parts: int
 ) -> dict[str, int]:
-    """Whole variables of one dimension (biases, scales, statistics) that are only used in parts, with their axis."""
+    """Return whole variables of one dimension (biases, scales, statistics) that are only used in parts -> axis 0."""
     found: dict[str, int] = {}
     for op in graph.order:
         if op.type != "VarHandleOp" or op.name in divided or op.name in found or not any(readers(op)):

@@ -1,4 +1,4 @@
-"""Compares plans of splits with the whole step by what a search on predicted costs finds for each."""
+"""Comparing plans of splits with the whole step, by the best mapping that a search on predictions finds for each."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from search.splits.estimate import estimated, unfused
 from search.splits.pipeline import pipelines
 from search.splits.propagate import Rates
 
-# Policies' plans for which mappings are sought, the cheapest first. Of five networks the best plan was the first for
-# three, the second for a wide MLP, the third for ResNet-50.
+# How many of the policies' plans are searched for mappings, the cheapest first. The best plan was the first for three
+# of five networks, the second for a wide MLP, and the third for ResNet-50.
 JUDGED = 3
-ASKED = 48  # mappings of each plan, the best by groups, of which the best op by op counts
-WORTH = 0.95  # a plan is tried where it promises at most this many times the whole step's best
+ASKED = 48  # mappings per plan, the best predicted by groups; the best of these predicted by ops counts
+WORTH = 0.95  # a plan is tried if its predicted time is at most this share of the whole step's best
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A step divided by a policy. predicted_s: of its best mapping that was found without measuring any."""
+    """A step divided by a policy. predicted_s: the time of its best mapping, found without measuring."""
 
     policy: str
     step: SplitStep
@@ -55,7 +55,7 @@ class Judge:
     local: bool = False
 
     def best(self, parts: int, note: Callable[[str], None] = lambda policy: None) -> Judged | str:
-        """The most promising way to divide ops into `parts`, or why none is worth a try. note: as in `candidates`."""
+        """Return the best plan that divides ops into `parts`, or why none is worth a try. note: as in `candidates`."""
         whole_s, found = self.whole_s(), self.candidates(parts, note)
         if not found:
             return "no op of this step can be divided by a plan."
@@ -69,7 +69,7 @@ class Judge:
 
     @cached_property
     def fine(self) -> OpGraph:
-        """The whole step's ops, with costs from which those of parts can be told."""
+        """Return the whole step's ops, with costs from which the costs of parts can be estimated."""
         return unfused(self.profiled.groups.fine)
 
     def whole_s(self) -> float:
@@ -77,15 +77,15 @@ class Judge:
         return self._best_s(self.profiled)
 
     def candidates(self, parts: int, note: Callable[[str], None] = lambda policy: None) -> list[Judged]:
-        """Plans that divide ops into `parts`, or into micro-batches for so many devices, the most promising first.
+        """Return plans that divide ops into `parts`, or into micro-batches for `parts` devices, the best first.
 
-        note: told which policy comes next.
+        note: called with the name of each policy before its plan is judged.
         """
         graph = StepGraph(self.captured.graph_def, self.captured.input_names)
         fine = self.fine
         phases = {op.name: op.phase for op in fine.ops}
         by_policy = ranked(graph, phases, self._rates(fine), parts)
-        most = len(by_policy) if self.local else JUDGED  # what statistics of their own save is not in the ranking
+        most = len(by_policy) if self.local else JUDGED  # the ranking ignores what local statistics save
         found = [
             *islice(self._judged(graph, by_policy, note), most),
             *self._judged(graph, pipelines(graph, parts), note),
@@ -98,14 +98,15 @@ class Judge:
         for policy, plan in plans:
             note(policy)
             plan = with_local_statistics(graph, plan)[0] if self.local else plan
-            with suppress(PlanError):  # a policy that this step has no rules for, or a pipeline without overlap
+            with suppress(PlanError):  # this step has no rules for the policy, or a pipeline would not overlap
                 yield Judged(policy, *self.fitting(plan, graph, limited=True))
 
     def fitting(self, plan: SplitPlan, graph: StepGraph, *, limited: bool = False) -> tuple[SplitStep, float]:
-        """(the step divided by a plan, predicted seconds of its best mapping). Where devices cannot hold the
-        activations of so many micro-batches under any mapping that was found, half as many are under way at once, and
-        so on, because each number takes a search; infinity where they cannot hold one. limited: as in `split_step`.
-        Raises PlanError.
+        """Return (the step divided by a plan, predicted seconds of its best mapping).
+
+        If no mapping found can hold the activations of the micro-batches under way, their number is halved, again and
+        again. It is not lowered by one, because each number takes a search. The seconds are infinite if not even one
+        micro-batch fits. limited: as in `split_step`. Raises PlanError.
         """
         while True:
             step = split_step(self.captured, plan, graph, stored=False, limited=limited)
@@ -123,7 +124,7 @@ class Judge:
         return self._best_s(profiled)
 
     def _best_s(self, prediction: Prediction) -> float:
-        """Infinity where no mapping that is asked fits into the devices' memory, nor a single device."""
+        """Predicted seconds of the best mapping; infinity if no asked mapping and no single device fits into memory."""
         problem = prediction.problem
         try:
             asked = SearchSession(DEFAULT_SEARCHER, problem, seed=self.seed).ask(ASKED)

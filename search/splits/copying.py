@@ -1,4 +1,4 @@
-"""Which whole ops of a divided step each part had better do for itself, because sending what they make costs more."""
+"""The choice of whole ops that each part runs itself, because sending their outputs costs more."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from placer.trace.build_graph import tensor_bytes
 from placer.trace.op_counts.flops import dims
 from search.splits.propagate import Rates
 
-FREE = frozenset({"Const", "Placeholder"})  # every device has what they make
-UNIT_S = 1e-9  # of capacities, which are whole numbers
-MOST = 2**30  # a capacity that no cut pays
+FREE = frozenset({"Const", "Placeholder"})  # ops whose outputs every device has
+UNIT_S = 1e-9  # the unit of capacities, which are whole numbers
+MOST = 2**30  # a capacity that is too large for any minimum cut
 
 
 def with_copies(graph: StepGraph, plan: SplitPlan, rates: Rates, parts: int) -> SplitPlan:
-    """`plan` with whole ops copied where that is cheapest in all.
+    """Return `plan` with those whole ops copied that make the total cost smallest.
 
-    A whole op costs what it takes to send each tensor that a part needs of it; a copied one costs its own time for each
-    part but one. Which ops to copy is a minimum cut between what has to be whole and what is divided (Ford & Fulkerson
-    1956): a tensor's arc is cut where its op is whole and any of its users is not.
+    A whole op costs the sending of each of its tensors that a part needs. A copied op costs its own time for each part
+    except one. Which ops to copy is a minimum cut between the ops that have to be whole and the divided ops (Ford &
+    Fulkerson 1956): a tensor's arc is cut if its op is whole and any of its users is not.
     """
     if not plan.divisions:
         return plan
@@ -37,7 +37,9 @@ def with_copies(graph: StepGraph, plan: SplitPlan, rates: Rates, parts: int) -> 
 
 
 class _Network:
-    """Node 0 is what has to be whole, node 1 what is in parts; whole ops and their tensors have nodes of their own."""
+    """The flow network. Node 0 is all that has to be whole, node 1 all that is in parts. Each other whole op and each
+    of its tensors has its own node.
+    """
 
     def __init__(self, graph: StepGraph, plan: SplitPlan, rates: Rates, parts: int) -> None:
         self.graph, self.plan, self.rates, self.parts = graph, plan, rates, parts
@@ -48,7 +50,7 @@ class _Network:
                 self._add(op)
 
     def copied(self) -> Iterator[str]:
-        """The ops on the parts' side of the cheapest cut."""
+        """Yield the names of the ops on the parts' side of the cheapest cut."""
         size = len(self.places) + 2
         ends = np.array(list(self.arcs), np.int32).reshape(-1, 2)
         capacity = csr_array((np.array(list(self.arcs.values()), np.int32), ends.T), (size, size))
@@ -62,7 +64,7 @@ class _Network:
                 yield op.name
 
     def _add(self, op: Any) -> None:
-        """An op's arcs: what copying it costs, and for each of its tensors what sending that costs."""
+        """Add an op's arcs: the cost of copying the op, and for each of its tensors the cost of sending it."""
         here = self._place(op.name)
         can = self.graph.way(op.name, COPIES) is not None
         self._arc(0, here, self.rates.op_s.get(op.name, 0.0) * (self.parts - 1) if can else MOST * UNIT_S)
@@ -70,13 +72,15 @@ class _Network:
             users = {self._user(user) for user in tensor.consumers()} - {None}
             if users:
                 text = text_of(op.name, tensor.value_index)
-                between = self._place(f"^{text}")  # no node's name begins so
+                between = self._place(f"^{text}")  # no node's name begins with ^
                 self._arc(here, between, self.rates.transfer_s(_size(tensor)))
                 for user in users:
                     self._arc(between, 1 if user == "" else self._place(str(user)), MOST * UNIT_S)
 
     def _user(self, user: Any) -> str | None:
-        """ "" for a divided op, None for one that cannot be copied, which is then no reason to send anything."""
+        """Return the name of a user that may be copied; "" for a divided user; None for a user that cannot be copied,
+        because it stays whole and needs no tensor sent.
+        """
         if user.name in self.plan.divisions:
             return ""
         return user.name if self.graph.way(user.name, COPIES) is not None else None

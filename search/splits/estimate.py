@@ -1,4 +1,4 @@
-"""What the ops of a divided step will cost, estimated from the profile of the whole ones."""
+"""The costs of the ops of a divided step, estimated from the profile of the whole ops."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from placer.splits.rules.copies import COPIES
 from placer.splits.rules.elementwise import BINARY, GRADIENTS, UNARY
 from placer.trace.op_counts.flops import MULTIPLY_ADDS
 
-LAUNCH_S = 8e-6  # of an op's cost, which each part has in full
-MOVED_BYTES_PER_S = 1e10  # at which a device reads and writes, where the profile does not tell
-LARGE_BYTES = 1 << 18  # an element-wise op that moves so much tells
+LAUNCH_S = 8e-6  # the part of an op's cost that each part has in full
+MOVED_BYTES_PER_S = 1e10  # the rate at which a device reads and writes, if the profile does not tell
+LARGE_BYTES = 1 << 18  # an element-wise op that moves at least this much tells the rate
 MOVERS = frozenset({*BINARY, *GRADIENTS})
 FOLLOWERS = frozenset({*UNARY, "BiasAdd", "Add", "AddV2"})
 """Ops that TensorFlow fuses with a product or convolution before them; the fused kernel is profiled under the last."""
 
 
 def estimated(whole: OpGraph, divided: OpGraph, plan: SplitPlan) -> OpGraph:
-    """`divided` with costs. whole: as `unfused` gives it.
+    """Return `divided` with costs. whole: the result of `unfused`.
 
-    A part costs its share of the whole op and one launch, and a copy what the op does; what cuts and joins tensors
-    costs what it reads and writes, at the rate of the element-wise ops that were profiled.
+    A part costs its share of the whole op and one launch; a copy costs as much as the op. An op that cuts or joins
+    tensors costs a launch, and its reads and writes at the rate of the profiled element-wise ops.
     """
     devices = sorted({device for op in whole.ops for device in op.cost_s})
     rates = {device: _rate(whole, device) for device in devices}
@@ -36,9 +36,10 @@ def estimated(whole: OpGraph, divided: OpGraph, plan: SplitPlan) -> OpGraph:
 
 
 def unfused(whole: OpGraph) -> OpGraph:
-    """A profiled graph where products and convolutions have the time of the kernels into which they were fused.
+    """Return a profiled graph in which products and convolutions have the time of the kernels they were fused into.
 
-    What they were fused with has a launch of it. Otherwise dividing the product would seem to gain nothing.
+    The op under whose name a fused kernel was profiled keeps one launch of it. Otherwise dividing the product would
+    seem to gain nothing.
     """
     cost_s = [dict(op.cost_s) for op in whole.ops]
     for v, op in enumerate(whole.ops):
@@ -54,7 +55,7 @@ def unfused(whole: OpGraph) -> OpGraph:
 
 
 def _fused_into(graph: OpGraph, v: int) -> int | None:
-    """The op under whose name a product was profiled; None where none can be told."""
+    """Return the op under whose name a product was profiled; None if it cannot be told."""
     while True:
         near = [edge.dst for edge in graph.out_edges[v] if graph.ops[edge.dst].type in FOLLOWERS]
         if len(near) != 1:
@@ -80,7 +81,7 @@ def _share(cost_s: float, parts: int) -> float:
 
 
 def _rate(graph: OpGraph, device: str) -> float:
-    """Bytes a second that a device reads and writes in element-wise ops on large tensors."""
+    """Bytes per second that a device reads and writes in element-wise ops on large tensors."""
     found = [
         moved / op.cost_s[device]
         for op, moved in zip(graph.ops, _moved_bytes(graph), strict=True)
@@ -90,7 +91,7 @@ def _rate(graph: OpGraph, device: str) -> float:
 
 
 def _moved_bytes(graph: OpGraph) -> Sequence[int]:
-    """What each op reads and writes; a slice reads no more than it writes."""
+    """Bytes that each op reads and writes; a slice reads only as much as it writes."""
     found = []
     for op, inputs, outputs in zip(graph.ops, graph.in_edges, graph.out_edges, strict=True):
         written = sum({edge.output_index: edge.edge_bytes for edge in outputs}.values())

@@ -1,5 +1,5 @@
-"""Plans that take the examples of a step in micro-batches: a pipeline where layers are placed one after another,
-gradient accumulation where they share a device.
+"""Plans that take the examples of a step in micro-batches: a pipeline if layers are placed on devices one after
+another, gradient accumulation if they share a device.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from placer.splits.plan import Division, PlanError, SplitPlan
 from placer.splits.rules.way import Cut, Way
 from placer.splits.step_graph import StepGraph
 
-PER_DEVICE = (2, 4)  # micro-batches that are tried
+PER_DEVICE = (2, 4)  # the numbers of micro-batches per device that are tried
 
 
 def pipelines(graph: StepGraph, devices: int) -> Iterator[tuple[str, SplitPlan]]:
-    """(name, plan) with several micro-batches for each device; none where the step has too few examples."""
+    """Yield (name, plan) with several micro-batches per device; nothing if the step has too few examples."""
     for micro_batches in (devices * factor for factor in PER_DEVICE):
         with suppress(PlanError):
             yield f"{micro_batches} micro-batches", pipeline(graph, micro_batches, devices)
 
 
 def pipeline(graph: StepGraph, micro_batches: int, devices: int) -> SplitPlan:
-    """Every op is divided that can work on what comes in micro-batches as it comes, and no weight. On so many devices
-    2 x devices - 1 may be under way: the first stage of a pipeline has so many on its hands where each crossing takes
-    as long as a stage, and a single device has one.
+    """Return the plan that divides every op that can work on micro-batches as they come, and no weight.
 
-    Raises PlanError where there are fewer examples than micro-batches, or no op can be divided by examples.
+    2 x devices - 1 micro-batches may be under way: as many as the first stage of a pipeline has begun and not finished
+    if each crossing takes as long as a stage. On a single device this is one.
+
+    Raises PlanError if `micro_batches` is below 2 or above the number of examples, or if no op can be divided by
+    examples.
     """
     examples = _examples(graph)
     if not 2 <= micro_batches <= examples:
@@ -57,13 +59,14 @@ def pipeline(graph: StepGraph, micro_batches: int, devices: int) -> SplitPlan:
 
 
 def _whole_handles(op: Any, taken: Mapping[int, Cut]) -> list[int]:
-    """The inputs of an op that are variables, and not divided."""
+    """Return the indices of an op's inputs that are variables and not divided."""
     return [i for i, tensor in enumerate(op.inputs) if tensor.dtype == tf.resource and i not in taken]
 
 
 def _way(ways: Mapping[str, Way], taken: Mapping[int, Cut], handles: Sequence[int], parts: int) -> str | None:
-    """A way that takes inputs as they are cut; all others are whole, and each part has what it needs of them, but a
-    variable that is whole stays so. handles: the inputs that are such variables.
+    """Return the first way that takes the inputs `taken` as they are cut; None if there is none. All other inputs are
+    whole, and each part can have what it needs of them. Only a whole variable must stay whole. handles: the inputs
+    that are such variables.
     """
     for name, way in ways.items():
         kinds = {i: way.inputs[i] for i in taken}
@@ -76,8 +79,8 @@ def _way(ways: Mapping[str, Way], taken: Mapping[int, Cut], handles: Sequence[in
 
 
 def _wanted(graph: StepGraph, op: Any, divisions: Mapping[str, Division], parts: int) -> str | None:
-    """A way to divide a whole op whose output is only taken in parts: so is the gradient of a mean over the examples,
-    which repeats a few numbers for all of them.
+    """Return a way to divide a whole op whose output is only taken in parts; None if there is none. An example is the
+    gradient of a mean over the examples, which repeats a few numbers for all of them.
     """
     users = op.outputs[0].consumers() if len(op.outputs) == 1 and op.name not in divisions else []
     if not users or any(user.name not in divisions for user in users):
@@ -89,13 +92,13 @@ def _wanted(graph: StepGraph, op: Any, divisions: Mapping[str, Division], parts:
 
 
 def _examples(graph: StepGraph) -> int:
-    """The first dimension that most inputs have; 0 where none has one."""
+    """Return the first dimension that most inputs of the step have; 0 if no input has one."""
     found = Counter(n for op in graph.order if (n := _leading(graph, op)))
     return max(found, key=found.__getitem__, default=0)
 
 
 def _leading(graph: StepGraph, op: Any) -> int:
-    """The first dimension of a step's input; 0 of other ops, and where it is not known."""
+    """Return the first dimension of a step's input; 0 for other ops, and if it is unknown."""
     if op.name not in graph.inputs or not op.outputs[0].shape.rank:
         return 0
     return op.outputs[0].shape[0] or 0

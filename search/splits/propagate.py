@@ -1,4 +1,4 @@
-"""Spreads a division over a step: each op, inputs first, is divided in the way that costs least where it stands."""
+"""Spreading a division over a step: ops are visited producers first, and each is divided in its cheapest way."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from search.splits.variable_groups import tensors_like
 
 @dataclass(frozen=True)
 class Rates:
-    """What ops and moving data cost. op_s: seconds of each op when it is whole. byte_s, latency_s: seconds per byte and
-    per message, the work at both ends included.
+    """The costs of ops and of moving data. op_s: seconds of each whole op. byte_s, latency_s: seconds per byte and per
+    message, including the work at both ends.
     """
 
     op_s: Mapping[str, float]
@@ -27,18 +27,18 @@ class Rates:
     latency_s: float
 
     def transfer_s(self, size: float) -> float:
-        """Seconds to send `size` bytes from one part's device to another's."""
+        """Seconds to send `size` bytes from one part's device to another part's device."""
         return self.latency_s + size * self.byte_s if size else 0.0
 
 
 Held = Cut | Joined | Own | Copied | Local | None
-"""How a tensor is kept: in parts that are concatenated, that are combined, or that each part keeps; or whole, once or
-by each part."""
+"""How a tensor is held: in parts that are concatenated (Cut), combined (Joined) or kept by each part (Own, Local); as a
+copy by each part (Copied); or whole, once (None)."""
 
 
 def in_turn_s(graph: StepGraph, rates: Rates, parts: int, plan: SplitPlan) -> float:
-    """Seconds of a plan's step with part i on device i, where ops run one after another and the parts of one together.
-    That ranks plans, and is no prediction.
+    """Seconds of a plan's step with part i on device i, if ops run one after another and the parts of an op together.
+    Use it to rank plans; it is not a prediction.
     """
     state = Propagation(graph, rates, parts)
     return sum(state.take_planned(op, plan.divisions.get(op.name)) for op in graph.order)
@@ -46,10 +46,10 @@ def in_turn_s(graph: StepGraph, rates: Rates, parts: int, plan: SplitPlan) -> fl
 
 @dataclass
 class Propagation:
-    """Chooses the divisions of a step's ops. variables: node of a variable -> the axis along which it is divided.
+    """The choice of divisions for a step's ops. variables: node of a variable -> the axis along which it is divided.
 
-    An op is divided only where one of its inputs is in parts already, or it multiplies, or it takes a step's input; or
-    where all that take its outputs take them in parts.
+    An op is divided only if one of its inputs is in parts already, if it multiplies, if it takes an input of the step,
+    or if all ops that take its output take it in parts.
     """
 
     graph: StepGraph
@@ -58,13 +58,13 @@ class Propagation:
     variables: Mapping[str, int] = field(default_factory=dict)
     held: dict[str, Held] = field(init=False, default_factory=dict)
     divisions: dict[str, Division] = field(init=False, default_factory=dict)
-    sought: Mapping[str, int] = field(init=False)  # tensors that go into divided variables -> the axis
+    sought: Mapping[str, int] = field(init=False)  # tensors used with divided variables -> the axis of these
 
     def __post_init__(self) -> None:
         self.sought = tensors_like(self.graph, self.variables)
 
     def plan(self) -> SplitPlan:
-        """The divisions of all ops."""
+        """Choose and return the divisions of all ops."""
         for op in self.graph.order:
             self.visit(op)
         for op in reversed(self.graph.order):
@@ -74,7 +74,7 @@ class Propagation:
         return SplitPlan(self.divisions)
 
     def take_planned(self, op: Any, division: Division | None) -> float:
-        """Divide an op as a plan has it, or leave it whole; returns its seconds, moving what it takes included."""
+        """Divide an op as planned, or leave it whole. Return its seconds, including the moving of its inputs."""
         texts = self._texts(op)
         way = None if division is None else self.graph.way(op.name, division.way)
         if division is None or way is None:
@@ -84,21 +84,20 @@ class Propagation:
         return seconds
 
     def visit(self, op: Any) -> None:
-        """Divide an op, whose inputs were visited, in the way that costs least, or leave it whole."""
+        """Divide an op in its cheapest way, or leave it whole. Its producers must have been visited before."""
         chosen = self._chosen(op)
         if chosen is not None:
             self.take(op, *chosen)
 
     def take(self, op: Any, name: str, way: Way) -> None:
-        """Divide an op in this way."""
+        """Divide an op in the way `way`, called `name`."""
         self.divisions[op.name] = Division(name, self.parts)
         for i, kind in enumerate(way.outputs):
             self.held[text_of(op.name, i)] = kind
 
     def _wanted(self, op: Any) -> str | None:
-        """The way to divide a whole op whose output is only taken in parts, where that costs less than to cut it.
-
-        So is the gradient of a mean, which repeats a few numbers for all examples.
+        """Return the way to divide a whole op whose output is only taken in parts, if that costs less than cutting the
+        output. An example is the gradient of a mean, which repeats a few numbers for all examples.
         """
         if op.name in self.divisions or len(op.outputs) != 1:
             return None
@@ -112,14 +111,14 @@ class Propagation:
         return next((name for name, way in ways.items() if self._way_s(op, texts, way) < whole_s), None)
 
     def _taken(self, op: Any) -> Iterator[tuple[Cut | Own | None, Any]]:
-        """How a divided op takes each input."""
+        """Return (how it is taken, tensor) of each input of a divided op."""
         return zip(self.graph.ways(op.name)[self.divisions[op.name].way].inputs, op.inputs, strict=True)
 
     def _texts(self, op: Any) -> tuple[str, ...]:
         return names_of(text for text in self.graph.nodes[op.name].input if not text.startswith("^"))
 
     def _fitting(self, op: Any, texts: tuple[str, ...]) -> Mapping[str, Way]:
-        """The ways that have enough elements, and take each tensor as they have to."""
+        """Return the ways that have enough elements, and that can take each tensor as it is held."""
         ways = {n: w for n, w in self.graph.ways(op.name).items() if w.extent >= self.parts * w.least}
         return {name: way for name, way in ways.items() if all(map(self._fits, texts, way.inputs))}
 
@@ -139,7 +138,7 @@ class Propagation:
         return (name, way) if self._way_s(op, texts, way) < whole_s else None
 
     def _is_bound(self, text: str) -> bool:
-        """Whether an op has to take a tensor as it is kept: a variable's handle, and what each part keeps."""
+        """Whether an op has to take a tensor as it is held: a variable's handle, or a tensor that each part keeps."""
         return self.graph.facts(text).is_handle or isinstance(self.held.get(text), Own)
 
     def _fits(self, text: str, cut: Cut | Own | None) -> bool:
@@ -165,7 +164,7 @@ class Propagation:
         return own_s + move_s + exchange_s + self._sought_s(op, way.outputs)
 
     def _sought_s(self, op: Any, outputs: Sequence[Held]) -> float:
-        """Seconds until outputs that are kept so are cut as the variables are into which they go."""
+        """Seconds to cut outputs, held as in `outputs`, like the divided variables with which they are used."""
         found = 0.0
         for tensor, held in zip(op.outputs, outputs, strict=True):
             axis = self.sought.get(text_of(op.name, tensor.value_index))
@@ -175,14 +174,14 @@ class Propagation:
         return found
 
     def _moved_s(self, text: str, cut: Cut | Own | None) -> float:
-        """Seconds until each part has its share of a tensor, or the whole of it (cut = None)."""
+        """Seconds until each part has its share of a tensor, or the whole tensor (cut = None)."""
         facts, held = self.graph.facts(text), self.held.get(text)
         if self._is_bound(text) or (held is None and facts.made_by in ("Const", "Placeholder")):
             return 0.0
         return self._converted_s(facts.size_bytes, held, cut)
 
     def _converted_s(self, size: float, held: Held, cut: Cut | Own | None) -> float:
-        """Seconds from a tensor of `size` bytes that is kept so to one that is cut so."""
+        """Seconds to convert a tensor of `size` bytes from how it is held to how it is cut."""
         if isinstance(held, Cut) and isinstance(cut, Cut) and cut.axis == held.axis:
             return 0.0
         if isinstance(held, Joined) and cut is None:

@@ -1,4 +1,4 @@
-"""Which variables have to be divided alike, and which are only used in parts."""
+"""Variables that have to be divided alike, and variables that are only used in parts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from placer.splits.step_graph import StepGraph
 
 
 def variable_group(graph: StepGraph, variable: str) -> frozenset[str]:
-    """The variables that are updated together with one, itself included: those of its shape that element-wise ops of
-    this shape connect with it.
+    """Return the variables that are updated together with `variable`, itself included: variables of its shape that
+    element-wise ops of this shape connect with it.
     """
     return frozenset(op.name for op in _around(graph, variable) if op.type == "VarHandleOp")
 
 
 def tensors_like(graph: StepGraph, variables: Mapping[str, int]) -> dict[str, int]:
-    """Text of each tensor that is used element by element with one of these variables -> the variable's axis.
+    """Return text of each tensor that is used element by element with one of these variables -> the variable's axis.
 
     variables: node of a variable -> the axis along which it is divided.
     """
@@ -43,10 +43,10 @@ def tensors_like(graph: StepGraph, variables: Mapping[str, int]) -> dict[str, in
 
 
 def _around(graph: StepGraph, variable: str) -> list[Any]:
-    """The ops that element-wise ops of a variable's shape connect with it, its own first."""
+    """Return the ops that element-wise ops of a variable's shape connect with it, the variable's own op first."""
     shape = variable_shape(graph.op(variable))
     found, seen = [graph.op(variable)], {variable}
-    for op in found:  # which grows
+    for op in found:  # `found` grows in this loop
         for near in _near(op, shape):
             if near.name not in seen:
                 seen.add(near.name)
@@ -55,8 +55,8 @@ def _around(graph: StepGraph, variable: str) -> list[Any]:
 
 
 def may_be_divided(graph: StepGraph, variables: Iterable[str], axis: int) -> bool:
-    """Whether every op on the handles of these variables has a rule to divide them along an axis: a branch or a loop
-    that uses a variable has none, and takes it whole.
+    """Whether every op on the handles of these variables has a rule to divide them along `axis`. A branch or a loop has
+    no such rule, because it takes a variable whole.
     """
     handles = [tensor for name in variables for tensor in graph.op(name).outputs]
     return all(
@@ -67,20 +67,20 @@ def may_be_divided(graph: StepGraph, variables: Iterable[str], axis: int) -> boo
 
 
 def variable_shape(handle: Any) -> list[int]:
-    """The shape of the variable of a VarHandleOp."""
+    """Return the shape of the variable of a VarHandleOp."""
     return [int(dim.size) for dim in handle.get_attr("shape").dim]
 
 
 def readers(handle: Any) -> Iterator[Any]:
-    """The ops that read a variable."""
+    """Yield the ops that read a variable."""
     yield from (user for tensor in handle.outputs for user in tensor.consumers() if user.type == "ReadVariableOp")
 
 
 def is_used_in_parts(
     graph: StepGraph, plan: SplitPlan, variables: Iterable[str], phases: Mapping[str, str | None]
 ) -> bool:
-    """Whether all ops of forward and backward pass that use one of these whole variables could take what they read cut
-    along axis 0, and some op that is divided would.
+    """Whether all ops of the forward and backward pass that use these whole variables could take the values cut along
+    axis 0, and at least one of them is a divided op.
     """
     stack = [(read.outputs[0], 0) for name in variables for read in readers(graph.op(name))]
     seen = set(stack)
@@ -107,8 +107,8 @@ def is_used_in_parts(
 
 
 def _passed_on(graph: StepGraph, user: Any, tensor: Any, axis: int) -> tuple[Any, int] | None:
-    """(output, axis) of an op that is whole itself, if it took a tensor cut along `axis`; None where it needs the
-    whole, or puts out more elements or fewer, which parts of it would have to exchange.
+    """Return (output, axis of its cut) of a whole op, if the op took a tensor cut along `axis`. None if the op needs
+    the whole tensor, or if its output has more or fewer elements, because then its parts would have to exchange data.
     """
     if len(user.outputs) != 1 or user.outputs[0].shape.num_elements() != tensor.shape.num_elements():
         return None
@@ -117,13 +117,13 @@ def _passed_on(graph: StepGraph, user: Any, tensor: Any, axis: int) -> tuple[Any
 
 
 def _takes(way: Way, user: Any, tensor: Any, axis: int) -> bool:
-    """Whether an op that is divided in this way cuts a tensor along `axis` wherever it takes it."""
+    """Whether an op divided in this way takes a tensor cut along `axis` in every input that it is."""
     cuts = [cut for cut, taken in zip(way.inputs, user.inputs, strict=True) if taken is tensor]
     return all(isinstance(cut, Cut) and cut.axis == axis for cut in cuts)
 
 
 def _near(op: Any, shape: list[int]) -> Iterator[Any]:
-    """The ops beside `op` that work on tensors of a shape element by element, or on handles of such variables."""
+    """Yield the neighbours of `op` that work element by element on tensors of `shape`, or on variables of `shape`."""
     taken = [tensor.op for tensor in op.inputs if _fits(tensor, shape)]
     used = [user for tensor in op.outputs if _fits(tensor, shape) for user in tensor.consumers()]
     yield from (near for near in (*taken, *used) if _spreads(near, shape))

@@ -1,1 +1,1 @@
-"""What measured steps say about the costs that the simulator was given."""
+"""Corrections of the simulator's costs, fitted to measured steps."""

@@ -1,8 +1,8 @@
-"""Calibration: what real steps say about the costs that a simulator was given.
+"""Calibration: corrections of a simulator's costs, fitted to measured steps.
 
-Ops are profiled one device at a time and links by themselves. In a placed step both take a little more or less, and the
-call has a price of its own. A few numbers say how much; they are fitted to measured mappings, and what is not
-measured stays as it was profiled.
+Ops are profiled one device at a time and links by themselves. In a placed step both take a little more or less time,
+and the call itself takes time. A few numbers say how much. They are fitted to measured mappings; a number about which
+the measurements say nothing keeps its profiled value.
 """
 
 from __future__ import annotations
@@ -22,44 +22,45 @@ from surrogate.simulate.simulator import Simulator
 
 Floats = NDArray[np.float64]
 
-NOISE = 0.03  # relative, of a measured step time
-# How far each number may be from where it starts before that alone costs as much as a residual of one NOISE.
+NOISE = 0.03  # the relative error of a measured step time
+# How far a number may move from its start until the move costs as much in the fit as a residual of one NOISE.
 FACTOR_SPREAD, LINK_SPREAD, OP_SPREAD_S, BASE_SPREAD = 0.1, 0.7, 2e-6, 0.02
 MOST_ROUNDS = 12
-STEP = 0.05  # of finite differences, in spreads: wide enough to look over the makespan's small kinks
+STEP = 0.05  # of finite differences, in spreads: wide enough to step over the makespan's small kinks
 MOST_FACTOR = 20.0
-CLEARLY = 0.95  # of the present contention model's error: another one is fitted where it misses by less before its fit
+# Another contention model is fitted if its error before the fit is below this share of the current model's error.
+CLEARLY = 0.95
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Corrections to profiled costs, and to the step they predict.
+    """Corrections of profiled costs and of the predicted step.
 
-    Where devices differ in kind, op_s may be negative, because tracing makes launches longer than they are; a cost
-    never falls below 0.
+    If devices differ in kind, op_s may be negative, because launches take longer while they are traced. A corrected
+    cost never falls below 0.
     """
 
-    device_factor: tuple[float, ...]  # by which the costs on each device are multiplied
-    op_s: float | tuple[float, ...] = 0.0  # seconds that launching one op adds, on every device or on each
-    tensor_factor: float = 1.0  # by which what a transfer takes per tensor is multiplied
-    byte_factor: float = 1.0  # and per byte
+    device_factor: tuple[float, ...]  # multiplies the costs on each device
+    op_s: float | tuple[float, ...] = 0.0  # seconds that launching one op adds: one number for all devices, or for each
+    tensor_factor: float = 1.0  # multiplies the time of a transfer per tensor
+    byte_factor: float = 1.0  # multiplies the time of a transfer per byte
     base_s: float = 0.0  # seconds of a step that no op accounts for (the call, its inputs)
-    contention: str = "none"  # the topology's, or the one that fits better
+    contention: str = "none"  # the topology's contention model, or one that fits better
 
     def costs(self, costs: Costs, launches: Floats) -> Costs:
-        """[ops, devices] seconds, corrected. launches: [ops], how many kernels each op (or group of ops) starts."""
+        """Return corrected costs, [ops, devices] seconds. launches: [ops], how many kernels an op (or group) starts."""
         corrected: Costs = costs * np.array(self.device_factor) + launches[:, None] * np.array(self.op_s)
         return np.maximum(corrected, 0.0) if np.min(self.op_s) < 0 else corrected
 
     def topology(self, topology: Topology) -> Topology:
-        """The same devices with corrected links."""
+        """Return the topology with corrected links and contention."""
         links = tuple(link.slowed(self.tensor_factor, self.byte_factor) for link in topology.links)
         return replace(topology, links=links, contention=self.contention)
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """Predicts step times: a simulator as profiled, and what calibration corrects about it.
+    """A predictor of step times: a simulator with profiled costs, and the calibration that corrects it.
 
     launches: [ops], how many kernels each op (or group of ops) starts.
     """
@@ -70,13 +71,13 @@ class Predictor:
 
     @property
     def calibration(self) -> Calibration:
-        """The corrections; none to begin with."""
+        """Return the corrections. They change nothing before the first calibration."""
         topology = self.profiled.topology
         return self.given or Calibration((1.0,) * len(topology), contention=topology.contention)
 
     @cached_property
     def simulator(self) -> Simulator:
-        """With corrected costs and links. To its makespan comes the calibration's base_s."""
+        """Return the simulator with corrected costs and links. A step takes its makespan plus `calibration.base_s`."""
         fixed = self.calibration
         costs = fixed.costs(self.profiled.costs, self.launches)
         return self.profiled.revalued(costs, fixed.topology(self.profiled.topology))
@@ -89,13 +90,13 @@ class Predictor:
     def calibrated(
         self, rows: ArrayLike, step_s: Sequence[float] | Floats, errors: Sequence[float] | Floats | None = None
     ) -> Predictor:
-        """The predictor that replays what was measured: step_s[i] seconds under rows[i].
+        """Return the predictor that is fitted to the measurements: step_s[i] seconds under rows[i].
 
-        rows: [mappings, ops] device indices. errors: relative standard errors of the measurements, beside NOISE; None =
-        there are none. Least squares on relative errors, each by how well it is known, outliers damped, with a pull
-        towards the present corrections, so that few measurements change little. Another contention model is fitted
-        only where it predicts clearly better before its fit, because to simulate queues takes several times as long;
-        it is taken where its fit is better.
+        rows: [mappings, ops] device indices. errors: relative standard errors of the measurements, on top of NOISE;
+        None = 0 for all. The fit is by least squares on relative errors, weighted by their noise, with outliers damped
+        and a pull towards the current corrections, so that few measurements change little. Another contention model is
+        fitted only if it predicts clearly better before its fit, because simulating queues takes several times as
+        long. The model with the best fit is taken.
         """
         begin = self.calibration
         measured_s = np.array(step_s)
@@ -106,12 +107,12 @@ class Predictor:
         return replace(self, given=min(fits, key=lambda fit: fit[0])[1])
 
     def _missed(self, rows: ArrayLike, step_s: Floats, noise: Floats, given: Calibration) -> float:
-        """Mean absolute error, in logarithms, by the noise of each measurement."""
+        """The mean absolute error of the predicted logarithms, each divided by the noise of its measurement."""
         return float(np.abs(np.log(replace(self, given=given).step_s(rows) / step_s) / noise).mean())
 
     def _fit(self, rows: ArrayLike, step_s: Floats, noise: Floats, begin: Calibration) -> tuple[float, Calibration]:
-        """(what is left of the error, the best numbers) under one contention model."""
-        from scipy.optimize import least_squares  # slow to import, and needed by nothing else here
+        """Return (the remaining error, the best calibration) under the contention model of `begin`."""
+        from scipy.optimize import least_squares  # slow to import, and only needed here
 
         scale_s = float(np.median(step_s))
         kinds = [device.kind for device in self.profiled.topology.devices]
@@ -126,12 +127,15 @@ class Predictor:
 
 
 def launches(graph: OpGraph) -> Floats:
-    """[ops]: 1 for an op that takes time anywhere, 0 for one that was fused into another."""
+    """Return [ops]: 1 for an op that takes time on some device, 0 for an op that was fused into another."""
     return np.array([float(any(op.cost_s.values())) for op in graph.ops])
 
 
 def _unpacked(x: Floats, begin: Calibration, kinds: Sequence[str], scale_s: float) -> Calibration:
-    """The numbers that x stands for: 1 is where each began, a unit is its spread. kinds: of each device."""
+    """Return the calibration that `x` stands for: at 1 a number is where it began, and 1 more adds its spread.
+
+    kinds: the kind of each device. scale_s: the unit of base_s, in seconds.
+    """
     away, count = x - 1, len(kinds)
     factors = np.array(begin.device_factor) * np.exp(away[:count] * FACTOR_SPREAD)
     tensor, byte = np.exp(np.clip(away[count : count + 2] * LINK_SPREAD, -np.log(MOST_FACTOR), np.log(MOST_FACTOR)))
@@ -146,9 +150,10 @@ def _unpacked(x: Floats, begin: Calibration, kinds: Sequence[str], scale_s: floa
 
 
 def _launch_s(away: Floats, begin_s: float | tuple[float, ...], kinds: Sequence[str]) -> float | tuple[float, ...]:
-    """Seconds that launching one op adds: per kind of device, because what launches on a GPU takes long on a CPU.
+    """Seconds that launching one op adds. Fitted per kind of device, because an op that is a mere launch on a GPU takes
+    long on a CPU.
 
-    away: [kinds, sorted] how far from where they began, in spreads.
+    away: [kinds, sorted] how far each number is from where it began, in spreads.
     """
     if len(away) == 1 and not isinstance(begin_s, tuple):
         return max(0.0, begin_s + float(away[0]) * OP_SPREAD_S)

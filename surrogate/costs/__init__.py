@@ -1,1 +1,1 @@
-"""What each op costs on each device, as a matrix."""
+"""The cost of each op on each device, as a matrix."""

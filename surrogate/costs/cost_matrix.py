@@ -1,4 +1,4 @@
-"""What each op costs on each device, as a matrix."""
+"""The cost of each op on each device, as a matrix."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def cost_matrix(graph: OpGraph, topology: Topology) -> Costs:
 
 
 def with_cost_matrix(graph: OpGraph, topology: Topology, costs: Costs) -> OpGraph:
-    """The graph with `costs`, [ops, devices] seconds, as its cost_s by device name. Infinite ones are left out.
+    """Return the graph with `costs`, [ops, devices] seconds, as its cost_s by device name. Infinite costs are left out.
 
-    What is divided by a device's speed later is multiplied by it here. Raises BadInputError as Topology.check_names.
+    A cost_s is multiplied by the device's speed here, because reading it divides by the speed. Raises BadInputError as
+    Topology.check_names.
     """
     topology.check_names()
     devices = topology.devices

@@ -1,4 +1,4 @@
-"""What the regressors see of a mapping or a graph.
+"""The features of a mapping or a graph, which the regressors learn from.
 
-`mapping_features` describes a mapping, by `partitions` (one share a device); `spoc` describes a graph.
+`mapping_features` describes a mapping, by means of `partitions` (one per device); `spoc` describes a graph.
 """

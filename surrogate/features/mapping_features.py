@@ -1,8 +1,8 @@
-"""What the regressors see of a mapping: the simulated step, what crosses, and how each device's share looks.
+"""The features of a mapping: the simulated step, the tensors that cross, and the partition of each device.
 
-HTF-MPR (Albaqsami 2020) predicts the time of an iteration from its mapping; SPOC (Langerman 2022) explains run times by
+HTF-MPR (Albaqsami 2020) predicts the time of an iteration from its mapping. SPOC (Langerman 2022) explains run times by
 Size, Parameters, Operations and Critical datapath length of a graph (surrogate/features/spoc.py). Here each device's
-partition is a graph with such numbers; where one device has everything, they are those of the whole graph.
+partition is a graph with these numbers; if one device has all ops, they are the numbers of the whole graph.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 class Feature(NamedTuple):
-    """One number of a mapping. unit: as names write it; `1` for ratios and counts."""
+    """One number that describes a mapping. unit: as written in names; `1` for ratios and counts."""
 
     name: str
     unit: str
@@ -39,7 +39,7 @@ OF_STEP = (
     Feature("way_s", "s", "seconds that all of these are on their way, queues not counted"),
     Feature("imbalance", "1", "the busiest device over the mean of all, minus 1"),
 )
-"""Of the whole step, in the order of the columns."""
+"""The features of the whole step, in the order of the columns."""
 OF_DEVICE = (
     Feature("ops", "1", "ops on the device (SPOC: Size)"),
     Feature("busy_s", "s", "seconds of work: costs as placed, and what its transfers take of its compute"),
@@ -54,7 +54,7 @@ OF_DEVICE = (
     Feature("chain_ops", "1", "ops on the longest chain that stays on the device (SPOC: Critical datapath length)"),
     Feature("chain_s", "s", "seconds of the heaviest such chain"),
 )
-"""Of each device, in the order of the columns; then of all devices, whatever their names."""
+"""The features of each device, in the order of the columns."""
 SUMMARIES = ("max", "min", "mean")
 
 
@@ -62,7 +62,7 @@ class MappingFeatures:
     """The features of mappings of one graph on one topology, by one simulator's costs and links.
 
     base_s: seconds of a step beside its makespan. Columns: OF_STEP; then OF_DEVICE as `name.max`, `name.min`,
-    `name.mean` over devices, which equal devices may trade places without changing; then OF_DEVICE per device, as
+    `name.mean` over devices, which do not change if equal devices trade places; then OF_DEVICE per device, as
     `name@device`.
     """
 
@@ -75,7 +75,7 @@ class MappingFeatures:
 
     @property
     def features(self) -> tuple[Feature, ...]:
-        """What each column is."""
+        """Return the feature of each column."""
         where = [f".{summary}" for summary in SUMMARIES] + [f"@{name}" for name in self.simulator.topology.names]
         meant = [f"{s} over devices" for s in SUMMARIES] + [f"of {name}" for name in self.simulator.topology.names]
         parts = [
@@ -90,10 +90,10 @@ class MappingFeatures:
         return tuple(feature.name for feature in self.features)
 
     def of(self, rows: ArrayLike) -> Floats:
-        """[mappings, features] of each of `rows`, [mappings, ops] device indices.
+        """Return the features of `rows`, [mappings, features]. rows: [mappings, ops] device indices.
 
-        Infinity where a link is missing or an op cannot run. Raises BadInputError for another shape, and for a
-        device that is none.
+        Features are infinite if a link is missing or an op cannot run. Raises BadInputError for a wrong shape and for
+        an invalid device index.
         """
         from surrogate.features.partitions import PARTS, WHOLE, Weights, measure  # numba is slow to import
 
@@ -108,10 +108,10 @@ class MappingFeatures:
 
 
 def operations(graph: OpGraph, costs: Costs) -> Floats:
-    """[ops] floating-point operations. costs: [ops, devices] seconds.
+    """Return the floating-point operations of each op, [ops]. costs: [ops, devices] seconds.
 
-    An op whose count is unknown is given the graph's own operations per second of work; where no count is known,
-    operations are seconds of work.
+    An op of unknown count gets its seconds of work times the graph's mean operations per second. If no count is known,
+    the result is seconds of work.
     """
     work_s = mean_cost_s(costs)
     counts = counted(graph)
@@ -125,7 +125,10 @@ def operations(graph: OpGraph, costs: Costs) -> Floats:
 
 
 def _imbalance(busy_s: Floats) -> Floats:
-    """[mappings] of busy_s [mappings, devices]: 0 where all are as busy, devices - 1 where one works alone."""
+    """Return the imbalance, [mappings]: 0 if all devices are equally busy, devices - 1 if one device works alone.
+
+    busy_s: [mappings, devices].
+    """
     most_s, mean_s = busy_s.max(axis=1), busy_s.mean(axis=1)
     found = np.where(np.isinf(mean_s), np.inf, 0.0)
     np.divide(most_s, mean_s, out=found, where=np.isfinite(mean_s) & (mean_s > 0))

@@ -1,7 +1,7 @@
-"""What a mapping makes of a graph: each device's partition, what crosses between them, and the longest way through.
+"""The partition of each device under a mapping, the tensors that cross between devices, and the longest path.
 
 Compiled, because a genetic algorithm asks about thousands of mappings. One pass over the ops in topological order
-finds it all; numba, which it needs, is imported with this file.
+computes all numbers. Importing this file imports numba.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WHOLE = 5
 
 
 class Weights(NamedTuple):
-    """What each op weighs beside its cost. order: a topological order. memory_bytes, operations: [ops]."""
+    """The weights of ops other than their costs. order: a topological order. memory_bytes, operations: [ops]."""
 
     order: Ints
     memory_bytes: Floats
@@ -35,12 +35,12 @@ class Weights(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """What is known of each op, [ops], once its producers were looked at. A chain is of ops on one device."""
+    """The results per op, [ops], known once its producers were visited. A chain consists of ops on one device."""
 
-    ready_s: Floats  # when the op can start if nothing waits for a device
-    crossings: Floats  # the most on any way to it
-    chain_ops: Floats  # on the longest chain that ends with it
-    chain_s: Floats  # of the heaviest
+    ready_s: Floats  # when the op can start if no op waits for a device
+    crossings: Floats  # the most crossings on any path to the op
+    chain_ops: Floats  # the number of ops on the longest chain that ends with the op
+    chain_s: Floats  # the seconds of the heaviest such chain
     seen: Ints  # [tensors * devices] the last row in which a tensor was on a device
 
 
@@ -82,7 +82,7 @@ def _measure(tables: Tables, weights: Weights, known: Pass, rows: Ints, parts: F
 
 @inner
 def _work(tables: Tables, weights: Weights, known: Pass, op: int, device: int, share: Floats, total: Floats) -> float:
-    """Count the op on its device, and end the ways and chains that lead to it; when it ends."""
+    """Count the op on its device, and on the paths and chains that lead to it. Return the second when it ends."""
     cost_s, memory_bytes = tables.cost_s[op, device], weights.memory_bytes[op]
     share[OPS, device] += 1
     share[BUSY, device] += cost_s
@@ -101,7 +101,7 @@ def _work(tables: Tables, weights: Weights, known: Pass, op: int, device: int, s
 
 @inner
 def _is_new(known: Pass, row: int, place: int) -> bool:
-    """Whether the tensor and device of this place meet for the first time in this row; noted."""
+    """Note that a tensor is on a device in this row; return whether that is new. place: their index in `seen`."""
     if known.seen[place] == row:
         return False
     known.seen[place] = row
@@ -120,7 +120,7 @@ def _cross(
     share: Floats,
     total: Floats,
 ) -> float:
-    """Count the crossing, once for all who need the tensor there; when it arrives if it is sent at end_s."""
+    """Count the crossing, once for all ops that need the tensor there. Return when it arrives if sent at end_s."""
     size = tables.tensor_bytes[need]
     send_s, way_s, receive_s = transfer_s(tables.link, device, there, size)
     if _is_new(known, row, tables.tensor[need] * share.shape[1] + there):

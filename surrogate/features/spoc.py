@@ -6,12 +6,12 @@ read, so the definitions here are our own:
 - Size: ops, distinct tensors, and the bytes that the ops read and write.
 - Parameters: elements of the variables that the forward part uses, trained or not; no optimizer slots.
 - Operations: floating-point operations from static shapes (placer/trace/op_counts), multiply-adds among them. Dense
-  multiply-adds are those that a CPU is left with where XLA compiles grouped convolutions.
+  multiply-adds count grouped convolutions as whole ones, as a CPU computes them if XLA compiles them.
 - Critical datapath length: the longest chain of ops that depend on one another, in four weightings. `hops`: every op
-  counts 1. `span`: every op counts its own sequential depth, so that this is the span, or
-  depth, of work-span analysis (Blelloch 1996): the levels of scalar operations that are left with unlimited
-  processors. `chain_operations`: the FLOPs of the chain with most of them. `chain_s`: seconds, where ops have costs, of
-  the chain that takes longest, every op on whichever device it is fastest, crossings free.
+  counts 1. `span`: every op counts its own sequential depth. This is the span, or depth, of work-span analysis
+  (Blelloch 1996): the levels of scalar operations that are left with unlimited processors. `chain_operations`: the most
+  FLOPs on any chain. `chain_s`: if ops have costs, the seconds of the chain that takes longest, with every op on its
+  fastest device and free crossings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VARIABLE = ("VarHandleOp", "ReadVariableOp")
 
 
 class Chain(NamedTuple):
-    """A longest chain: what its ops weigh together, and these ops, the first first."""
+    """A longest chain: the sum of its ops' weights, and the ops from first to last."""
 
     length: float
     ops: tuple[int, ...]
@@ -39,35 +39,35 @@ class Chain(NamedTuple):
 
 @dataclass(frozen=True)
 class Spoc:
-    """SPOC of one graph; None stands for what the graph does not tell."""
+    """SPOC of one graph. A number that the graph does not tell is None."""
 
     name: str
     ops: int
     tensors: int
     tensor_bytes: int  # of distinct tensors between ops
-    traffic_bytes: int  # read and written by the ops that compute; constants and inputs of the step are not counted
+    traffic_bytes: int  # read and written by ops that compute; without the writing of constants and the step's inputs
     parameters: int | None  # elements
     held_bytes: int  # of variables, optimizer slots included
     operations: float | None  # FLOPs
-    multiply_adds: float | None  # pairs of them in convolutions and matrix products
+    multiply_adds: float | None  # pairs of one multiplication and one addition, in convolutions and matrix products
     dense_multiply_adds: float | None  # the same, with compiled grouped convolutions as whole ones
     uncounted: int  # ops of unknown operations (loops), which make all counts lower bounds
     hops: int  # critical datapath length in four weightings, see above: `hops`, `span`, ...
     span: int | None
     chain_operations: float | None
-    work_s: float | None  # seconds of all ops, each where it is fastest
+    work_s: float | None  # seconds of all ops, each on its fastest device
     chain_s: float | None
 
     @property
     def parallelism(self) -> float | None:
-        """Scalar operations that can be done at once, on average: work over span."""
+        """The mean number of scalar operations that can be done at once: work divided by span."""
         return self.operations / self.span if self.operations and self.span else None
 
     @property
     def breadth(self) -> float | None:
-        """How many devices the ops can keep busy at most, if none is split: all work over that of the heaviest chain.
+        """The most devices that ops can keep busy if no op is split: all work divided by that of the heaviest chain.
 
-        By seconds where there are costs, else by operations (Brent 1974: no schedule ends before its longest chain).
+        Work is in seconds if ops have costs, else in FLOPs (Brent 1974: no schedule ends before its longest chain).
         """
         if self.work_s and self.chain_s:
             return self.work_s / self.chain_s
@@ -75,7 +75,7 @@ class Spoc:
 
     @property
     def narrowness(self) -> float:
-        """Share of the ops that are on the chain with most hops: 1 = nothing has a neighbour."""
+        """The share of the ops that are on the chain with most hops; 1 = all ops form one chain."""
         return self.hops / self.ops
 
     @property
@@ -89,12 +89,12 @@ class Spoc:
 
     @property
     def weight_share(self) -> float | None:
-        """Bytes that variables hold per byte that is read or written: these do not grow with the batch."""
+        """Bytes of variables, which do not grow with the batch, per byte that is read or written."""
         return self.held_bytes / self.traffic_bytes if self.traffic_bytes else None
 
 
 def spoc(graph: OpGraph, parameters: int | None = None) -> Spoc:
-    """SPOC of `graph`. parameters: as counted from its variables, because an OpGraph knows only their bytes."""
+    """Return SPOC of `graph`. parameters: the count of its variables' elements (an OpGraph knows only their bytes)."""
     flops, depths, seconds = operations(graph), depths_of(graph), fastest_s(graph)
     counted, sized = np.isfinite(flops), np.isfinite(depths)
     known = np.where(counted, flops, 0.0)
@@ -120,7 +120,7 @@ def spoc(graph: OpGraph, parameters: int | None = None) -> Spoc:
 
 
 def longest_chain(graph: OpGraph, weights: Sequence[float] | Floats) -> Chain:
-    """The chain of dependent ops whose weights, [ops], all >= 0, add up to most."""
+    """Return the chain of dependent ops with the largest sum of weights. weights: [ops], all >= 0."""
     until, before = [float(w) for w in weights], [-1] * len(graph)
     reached = [0.0] * len(graph)
     for v in graph.order:
@@ -136,32 +136,35 @@ def longest_chain(graph: OpGraph, weights: Sequence[float] | Floats) -> Chain:
 
 
 def operations(graph: OpGraph) -> Floats:
-    """[ops] FLOPs, NaN where they are not known."""
+    """Return [ops] FLOPs, NaN where unknown."""
     return np.array([np.nan if op.flops is None else op.flops for op in graph.ops], np.float64)
 
 
 def depths_of(graph: OpGraph) -> Floats:
-    """[ops] sequential depths, NaN where they are not known."""
+    """Return [ops] sequential depths, NaN where unknown."""
     return np.array([np.nan if op.depth is None else op.depth for op in graph.ops], np.float64)
 
 
 def fastest_s(graph: OpGraph) -> Floats:
-    """[ops] seconds on whichever device is fastest; NaN without costs."""
+    """Return [ops] seconds on the fastest device; NaN for an op without costs."""
     return np.array([min(op.cost_s.values(), default=np.nan) for op in graph.ops], np.float64)
 
 
 def traffic_bytes(graph: OpGraph) -> int:
-    """Bytes that ops read, a tensor once per reader, and write; ops of no operations pass tensors on untouched."""
+    """Return the bytes that ops read (a tensor once per reader) and write. Ops with 0 FLOPs do not count, because they
+    pass tensors on unchanged.
+    """
     computes = [op.flops != 0 for op in graph.ops]
     read = sum(e.edge_bytes for e in graph.edges if computes[e.dst])
     return read + sum(size for (src, _), size in graph.tensor_bytes.items() if computes[src])
 
 
 def forward(graph: OpGraph) -> OpGraph | None:
-    """The forward part of a training step's graph; None where no op is said to belong to it.
+    """Return the forward part of a training step's graph; None if no op has the phase "forward".
 
-    What only the update reads, such as momentum and learning rate, is no part of it, though no gradient comes before;
-    nor is a variable that otherwise only gradients read, because TensorFlow multiplies some by the learning rate early.
+    Ops of that phase which only the update reads, such as momentum and learning rate, are left out. So is a variable
+    that only backward ops and ops left out read, because TensorFlow multiplies some gradients by the learning rate
+    early.
     """
     kept: set[int] = set()
     for v in reversed(graph.order):
@@ -173,7 +176,7 @@ def forward(graph: OpGraph) -> OpGraph | None:
 
 
 def part(graph: OpGraph, ops: Sequence[int]) -> OpGraph:
-    """The graph of some ops, given by index in ascending order, and the edges between these."""
+    """Return the graph of the ops `ops`, indices in ascending order, and of the edges between them."""
     place = {v: i for i, v in enumerate(ops)}
     edges = (e._replace(src=place[e.src], dst=place[e.dst]) for e in graph.edges if e.src in place and e.dst in place)
     return OpGraph(graph.name, tuple(graph.ops[v] for v in ops), tuple(edges), graph.source)

@@ -1,7 +1,7 @@
-"""The regressors that compete to predict the step time of a mapping from its features, on equal terms.
+"""The regressors that compete, on equal terms, to predict the step time of a mapping from its features.
 
 All see the same features, standardised, and learn the logarithm of the step time, so that their errors are relative.
-The settings of each are few, and where it is cheap chosen by cross-validation inside the rows that it is shown.
+Each has few settings. Where that is cheap, they are chosen by cross-validation within the rows to learn from.
 `surrogate/operators/regressors.py` does the same for the time of one op, from thousands of rows instead of tens.
 """
 
@@ -20,24 +20,25 @@ from surrogate.features.mapping_features import MAKESPAN, OF_STEP
 
 Floats = NDArray[np.float64]
 
-THREADS = 1  # there are tens of rows: a second thread would wait for longer than it works
-FAR = np.log(1.5)  # no step is predicted further outside those seen
-FOLDS = 4  # of the cross-validation by which settings are chosen
-FEW = 2 * FOLDS  # rows below which nothing is chosen
-OUTLYING = 5.0  # standard deviations beyond which a feature says no more
-ROWS_A_CONSTANT = 4  # of the generic performance model: it looks at no more features than so many rows allow
+THREADS = 1  # with tens of rows a second thread would wait longer than it works
+FAR = np.log(1.5)  # a predicted log step time is at most this far outside the range of those learned from
+FOLDS = 4  # of the cross-validation that chooses settings
+FEW = 2 * FOLDS  # with fewer rows no settings are chosen
+OUTLYING = 5.0  # features are clipped at this many standard deviations
+ROWS_A_CONSTANT = 4  # rows per constant of the generic performance model, which limit how many features it uses
 
 
 class Regressor(ABC):
-    """Predicts step times. Deterministic given the seed; at most THREADS threads."""
+    """A regressor of step times. It is deterministic for a given seed and uses at most THREADS threads."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
     def fit(self, x: ArrayLike, step_s: ArrayLike) -> Self:
-        """Learn. x: [mappings, features]; step_s: [mappings] seconds. Rows that are not finite are left out.
+        """Learn from measured mappings. x: [mappings, features]; step_s: [mappings] seconds. Rows that are not finite,
+        or without a positive step time, are left out.
 
-        Raises BadInputError for another shape, and where no row is left.
+        Raises BadInputError for a wrong shape, and if no row is left.
         """
         rows, seconds = _table(x), np.asarray(step_s, dtype=np.float64)
         if seconds.shape != (len(rows),):
@@ -52,7 +53,7 @@ class Regressor(ABC):
         return self
 
     def predict(self, x: ArrayLike) -> Floats:
-        """Seconds, [mappings]; infinity where a feature is not finite, as of mappings that cannot run."""
+        """Predict seconds, [mappings]. Infinity if a feature is not finite, as for mappings that cannot run."""
         rows = _table(x)
         step_s, good = np.full(len(rows), np.inf), np.isfinite(rows).all(axis=1)
         if good.any():
@@ -66,11 +67,11 @@ class Regressor(ABC):
 
     @abstractmethod
     def _predict(self, x: Floats) -> Floats:
-        """Log seconds of finite rows, at least one."""
+        """Predict log seconds of finite rows, at least one."""
 
 
 class Scaled(Regressor):
-    """The simulated step times one factor: what there is without learning."""
+    """The simulated step multiplied by one factor: the baseline without learning."""
 
     def _fit(self, x: Floats, log_s: Floats) -> None:
         self.log_factor = float(np.median(log_s - _log_makespan(x)))
@@ -80,7 +81,7 @@ class Scaled(Regressor):
 
 
 class OnSimulator(Regressor):
-    """What another regressor makes of step time / simulated step, so that it need not learn what is known."""
+    """Another regressor on step time / simulated step, so that it need not learn what the simulator knows."""
 
     def __init__(self, inner: Regressor) -> None:
         super().__init__(inner.seed)
@@ -94,8 +95,9 @@ class OnSimulator(Regressor):
 
 
 class Generic(Regressor):
-    """The generic performance model (surrogate/scaling/) of the features of the whole step: a m^p prod_j (1 + f_j)^q_j
-    + C with m the simulated step, and f_j the others over their means, because many are 0 where nothing crosses.
+    """The generic performance model (surrogate/scaling/) of the features of the whole step:
+    a m^p prod_j (1 + f_j)^q_j + C, with m the simulated step and f_j the other features, each divided by its mean.
+    The 1 is added because many features are 0 if no tensor crosses.
     """
 
     def _fit(self, x: Floats, log_s: Floats) -> None:
@@ -127,14 +129,14 @@ class Generic(Regressor):
         return np.clip(log_s, self.least, self.most)
 
     def _columns(self, x: Floats) -> dict[str, Floats]:
-        """By name, none of them 0; the simulated step first."""
+        """Return the columns by name, the simulated step first; all are above 0."""
         over = x[:, : len(OF_STEP)] / np.where(self.mean > 0, self.mean, 1.0)
         over[:, MAKESPAN + 1 :] += 1
         return {feature.name: column for feature, column in zip(OF_STEP, over.T, strict=False)}
 
 
 class Learned(Regressor):
-    """A model on features and target of mean 0 and variance 1; `learn` gives it fitted: (x, y, seed) -> model."""
+    """A model on features and target of mean 0 and variance 1. learn: (x, y, seed) -> fitted model."""
 
     def __init__(self, learn: Callable[[Floats, Floats, int], Any], seed: int = 0) -> None:
         super().__init__(seed)
@@ -142,12 +144,12 @@ class Learned(Regressor):
 
     def _fit(self, x: Floats, log_s: Floats) -> None:
         self.mean, self.scale = x.mean(axis=0), x.std(axis=0)
-        # A feature that never changes says nothing; what is left of it are rounding errors.
+        # Ignore a feature that never changes: its deviations are rounding errors.
         self.scale[self.scale <= 1e-9 * np.abs(self.mean)] = np.inf
         self.middle, self.width = float(log_s.mean()), float(log_s.std()) or 1.0
         self.least, self.most = float(log_s.min()) - FAR, float(log_s.max()) + FAR
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a fit that stops before it has converged is judged by its error
+            warnings.simplefilter("ignore")  # a fit that has not converged is judged by its error like any other
             self.model = self.learn(self._x(x), (log_s - self.middle) / self.width, self.seed)
 
     def _predict(self, x: Floats) -> Floats:
@@ -161,14 +163,14 @@ class Learned(Regressor):
 
 
 def linear(x: Floats, y: Floats, seed: int) -> Any:
-    """Ordinary least squares; of all that fit as well the one with the smallest coefficients."""
+    """Ordinary least squares. Among equally good fits, the one with the smallest coefficients."""
     from sklearn.linear_model import LinearRegression
 
     return LinearRegression().fit(x, y)
 
 
 def ridge(x: Floats, y: Floats, seed: int) -> Any:
-    """Least squares with a penalty on the squared coefficients, its weight chosen by leaving one row out."""
+    """Least squares with a penalty on the squared coefficients. Leaving one row out chooses the penalty's weight."""
     from sklearn.linear_model import Ridge, RidgeCV
 
     if len(y) < FEW:
@@ -177,7 +179,7 @@ def ridge(x: Floats, y: Floats, seed: int) -> Any:
 
 
 def neighbours(x: Floats, y: Floats, seed: int) -> Any:
-    """The mean of the nearest mappings, the nearer the weightier; how many is chosen by cross-validation."""
+    """The mean of the nearest mappings, weighted by nearness. Cross-validation chooses how many."""
     from sklearn.neighbors import KNeighborsRegressor
 
     most = len(y) - -(-len(y) // FOLDS)  # rows of the smallest training fold
@@ -187,7 +189,7 @@ def neighbours(x: Floats, y: Floats, seed: int) -> Any:
 
 
 def svr(x: Floats, y: Floats, seed: int) -> Any:
-    """Support vectors with a Gaussian kernel; its width and the price of errors chosen by cross-validation."""
+    """Support vectors with a Gaussian kernel. Cross-validation chooses its width and the price of errors."""
     from sklearn.svm import SVR
 
     widths = [factor / x.shape[1] for factor in (0.03, 0.1, 0.3, 1.0)]
@@ -196,14 +198,14 @@ def svr(x: Floats, y: Floats, seed: int) -> Any:
 
 
 def forest(x: Floats, y: Floats, seed: int) -> Any:
-    """The mean of deep trees, each grown on a sample of rows and, at every fork, of features."""
+    """The mean of deep trees, each grown on a sample of rows, with a sample of features at every fork."""
     from sklearn.ensemble import RandomForestRegressor
 
     return RandomForestRegressor(300, max_features=1 / 3, random_state=seed, n_jobs=1).fit(x, y)
 
 
 def boosting(x: Floats, y: Floats, seed: int) -> Any:
-    """Gradient-boosted trees (xgboost), shallow and in small steps."""
+    """Gradient-boosted trees (xgboost): shallow trees, learned in small steps."""
     from xgboost import XGBRegressor
 
     return XGBRegressor(
@@ -213,7 +215,7 @@ def boosting(x: Floats, y: Floats, seed: int) -> Any:
 
 
 def mlp(x: Floats, y: Floats, seed: int) -> Any:
-    """A multi-layer perceptron of two small hidden layers, its weights decaying."""
+    """A multi-layer perceptron with two small hidden layers and weight decay."""
     from sklearn.neural_network import MLPRegressor
 
     return MLPRegressor(hidden_layer_sizes=(32, 16), alpha=1.0, solver="lbfgs", max_iter=300, random_state=seed).fit(
@@ -222,7 +224,7 @@ def mlp(x: Floats, y: Floats, seed: int) -> Any:
 
 
 def gaussian_process(x: Floats, y: Floats, seed: int) -> Any:
-    """A Gaussian process: a linear trend and what is smooth beside it, weighed against the noise by likelihood."""
+    """A Gaussian process: a linear trend plus a smooth function plus noise, weighted by likelihood."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern, WhiteKernel
 
@@ -233,7 +235,7 @@ def gaussian_process(x: Floats, y: Floats, seed: int) -> Any:
 
 
 def _chosen(model: Any, settings: dict[str, list[Any]], x: Floats, y: Floats, seed: int) -> Any:
-    """`model` with the settings that err least on rows left out; as it is where there are FEW."""
+    """Fit `model` with the settings that have the smallest error on rows left out; unchanged if rows are FEW."""
     from sklearn.model_selection import GridSearchCV, KFold
 
     if len(y) < FEW:
@@ -253,7 +255,7 @@ LEARNERS: dict[str, Callable[[Floats, Floats, int], Any]] = {
     "gaussian-process": gaussian_process,
 }
 BASELINE = "simulator"
-ON_SIMULATOR = ("ridge", "svr", "boosting", "mlp", "gaussian-process")  # that also learn what the simulator leaves
+ON_SIMULATOR = ("ridge", "svr", "boosting", "mlp", "gaussian-process")  # which also exist as OnSimulator
 
 
 def _maker(learn: Callable[[Floats, Floats, int], Any], *, on_simulator: bool = False) -> Callable[[int], Regressor]:
@@ -272,7 +274,7 @@ REGRESSORS: dict[str, Callable[[int], Regressor]] = {
 
 
 def make_regressor(name: str, seed: int = 0) -> Regressor:
-    """The regressor called `name`. Raises BadInputError for an unknown name."""
+    """Return a new regressor called `name`. Raises BadInputError for an unknown name."""
     if name not in REGRESSORS:
         raise BadInputError(f"there is no regressor {name!r}; choose one of {', '.join(sorted(REGRESSORS))}.")
     return REGRESSORS[name](seed)

@@ -1,7 +1,7 @@
-"""The residual: what measured step times say beyond the simulator, and how certain that is elsewhere.
+"""The residual: the simulator's error at measured mappings, and its expected value and uncertainty at others.
 
-A Gaussian process on the logarithm of measured / predicted. Two mappings are near where most of the work runs in the
-same places and where they transfer and overlap alike: then what the simulator missed in one it will miss in the other.
+A Gaussian process on the logarithm of measured / predicted. Two mappings are near each other if most of the work runs
+on the same devices and if they transfer and overlap alike. Then the simulator's error is alike for both.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from surrogate.features.mapping_features import MappingFeatures
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int32]
 Settings = tuple[float, float, float]
-"""Size, work length, form length."""
+"""(size, work length, form length)."""
 
-COMMON = 0.03  # prior standard deviation of the error that all mappings share, relative
-SIZES = (0.02, 0.05, 0.1, 0.2)  # candidates for that of the errors of single mappings; the likeliest is taken
-USUAL, USUAL_SPREAD = 0.06, 0.7  # its log-normal prior: the median, and the standard deviation of the logarithm
-WORK_LENGTHS = (0.05, 0.2, 0.8)  # shares of all work placed elsewhere after which two mappings say little of each other
+COMMON = 0.03  # prior standard deviation of the relative error that all mappings share
+SIZES = (0.02, 0.05, 0.1, 0.2)  # candidates for the standard deviation of a single mapping's error; the likeliest wins
+USUAL, USUAL_SPREAD = 0.06, 0.7  # log-normal prior of the size: its median, and the standard deviation of its logarithm
+WORK_LENGTHS = (0.05, 0.2, 0.8)  # shares of work on different devices at which two mappings say little about each other
 FORM_LENGTHS = (0.5, 2.0)
 LEAST_NOISE = 0.003
 
@@ -35,8 +35,8 @@ LEAST_NOISE = 0.003
 class MappingViews:
     """Mappings as the residual sees them.
 
-    placements: [mappings, units] device indices, as searchers write mappings. form: [mappings, features], what they
-    transfer and how they overlap. predicted_s: [mappings].
+    placements: [mappings, units] device indices, as searchers write mappings. form: [mappings, features] of their
+    transfers and their overlap. predicted_s: [mappings].
     """
 
     placements: Rows
@@ -48,7 +48,7 @@ class MappingViews:
 
 
 def sampled(features: MappingFeatures, placements: Rows, unit_of: NDArray[np.int32]) -> MappingViews:
-    """placements: [mappings, units] device indices. unit_of: [ops]."""
+    """Return views of `placements`, [mappings, units] device indices. unit_of: [ops], the unit of each op."""
     found = features.of(placements[:, unit_of])
     column = {name: found[:, i] for i, name in enumerate(features.names)}
     step_s = np.maximum(column["makespan_s"], 1e-30)
@@ -64,10 +64,10 @@ def sampled(features: MappingFeatures, placements: Rows, unit_of: NDArray[np.int
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """The Gaussian process after `measured`.
+    """The Gaussian process after the mappings `measured`.
 
     work: [units], each unit's share of all work. error: [mappings], log(measured / predicted). noise: [mappings], the
-    relative standard deviation of what was measured. given: settings that are known.
+    relative standard deviation of each measurement. given: the settings, if they are known.
     """
 
     work: Floats
@@ -77,7 +77,7 @@ class Residual:
     given: Settings | None = None
 
     def expect(self, sample: MappingViews) -> tuple[Floats, Floats]:
-        """(mean, standard deviation) of the residual of each mapping of `sample`."""
+        """Return (mean, standard deviation) of the residual of each mapping of `sample`."""
         across = self._kernel(sample, self.measured)
         mean = across @ self._solved[0]
         left = np.linalg.solve(self._solved[1], across.T)
@@ -85,11 +85,13 @@ class Residual:
         return mean, np.sqrt(np.maximum(variance, 1e-12))
 
     def best_s(self) -> float:
-        """The fastest of the measured mappings as it is expected to be, because the luckiest figure is too good."""
+        """The smallest expected seconds of a measured mapping: the luckiest measurement itself is too good."""
         return float((self.measured.predicted_s * np.exp(self.expect(self.measured)[0])).min())
 
     def and_believed(self, sample: MappingViews) -> Residual:
-        """As if `sample` had been measured and come out as expected (Ginsbourger et al. 2010, kriging believer)."""
+        """Return the residual as if `sample` had been measured with the expected result (Ginsbourger et al. 2010,
+        kriging believer).
+        """
         both = MappingViews(*(np.concatenate(pair) for pair in zip(_parts(self.measured), _parts(sample), strict=True)))
         error = np.concatenate([self.error, self.expect(sample)[0]])
         noise = np.concatenate([self.noise, np.full(len(sample), LEAST_NOISE)])
@@ -97,12 +99,12 @@ class Residual:
 
     @cached_property
     def settings(self) -> Settings:
-        """Those given, else those of the greatest posterior likelihood."""
+        """Return the given settings, else those of the greatest posterior likelihood."""
         return self.given or max(product(SIZES, WORK_LENGTHS, FORM_LENGTHS), key=self._log_likelihood)
 
     @cached_property
     def _solved(self) -> tuple[Floats, Floats]:
-        """(weights, Cholesky factor) of the measured ones."""
+        """Return (weights, Cholesky factor) of the measured mappings."""
         return _solve(self._covariance(self.settings), self.error)
 
     def _log_likelihood(self, settings: Settings) -> float:
@@ -123,8 +125,8 @@ class Residual:
 
 
 def expected_gain(predicted_s: Floats, mean: Floats, deviation: Floats, best_s: float) -> Floats:
-    """Expected improvement over best_s, in shares of it (Mockus 1975), on logarithms of seconds."""
-    ahead = np.maximum(np.log(best_s) - np.log(predicted_s), -1e3) - mean  # what cannot be is predicted infinite
+    """Return the expected improvement over best_s, relative to it (Mockus 1975), on logarithms of seconds."""
+    ahead = np.maximum(np.log(best_s) - np.log(predicted_s), -1e3) - mean  # mappings that cannot run predict infinity
     z = ahead / deviation
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     gain: Floats = ahead * ndtr(z) + deviation * density

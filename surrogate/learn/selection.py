@@ -1,4 +1,4 @@
-"""Which regressor to trust: repeated k-fold cross-validation, and a rule by which one wins."""
+"""The choice of a regressor: repeated k-fold cross-validation, and a rule that names the winner."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 FOLDS, REPEATS = 5, 3
-PIECES = 3  # of what was measured later, each judged after learning from all before it
-TOP = 1  # folds are of about ten mappings: to measure more of the predicted best would find the best by luck
+PIECES = 3  # pieces of the later half of the rows, each judged after learning from all rows before it
+TOP = 1  # with more, measuring the predicted best of a fold of about ten mappings would find the best one by luck
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Mappings to learn from, and others to be judged by. x, unseen_x: [mappings, features]; the others: seconds."""
+    """Mappings to learn from, and unseen ones to judge by. x, unseen_x: [mappings, features]."""
 
     x: Floats
     step_s: Floats
@@ -33,10 +33,11 @@ class Fold:
 
 @dataclass(frozen=True)
 class Scores:
-    """How one regressor did, fold by fold: arrays [folds].
+    """The scores of one regressor, fold by fold: arrays [folds].
 
-    mape: mean |predicted / measured - 1|. spearman, kendall: rank correlations; 0 where all predictions are the same.
-    regret: see `top_regret`. fit_s, predict_s: seconds to fit, and to predict the fold's unseen mappings.
+    mape: mean |predicted / measured - 1|. spearman, kendall: rank correlations; 0 if all predictions, or all measured
+    times, are equal. regret: see `top_regret`. fit_s, predict_s: seconds to fit, and to predict the fold's unseen
+    mappings.
     """
 
     mape: Floats
@@ -48,14 +49,15 @@ class Scores:
 
     @classmethod
     def joined(cls, several: Sequence[Scores]) -> Scores:
-        """Those of several networks, one after the other."""
+        """Join the scores of several networks, one after the other."""
         return cls(*(np.concatenate([getattr(scores, f.name) for scores in several]) for f in fields(cls)))
 
 
 def splits(count: int, folds: int = FOLDS, repeats: int = REPEATS, seed: int = 0) -> Iterator[tuple[Rows, Rows]]:
-    """(rows to learn from, rows to be judged by) of `count`: in each repeat every row is judged once.
+    """Yield (rows to learn from, rows to judge by) of `count` rows. In each repeat every row is judged once.
 
-    Folds differ by one row at most. Raises BadInputError for fewer than two rows per fold, which cannot be ranked.
+    The sizes of folds differ by at most one row. Raises BadInputError for fewer than two folds, or two rows per fold,
+    because one row cannot be ranked.
     """
     if folds < 2 or count < 2 * folds:
         raise BadInputError(f"{count} mappings cannot be judged in {folds} folds; measure at least {2 * folds}.")
@@ -68,7 +70,7 @@ def splits(count: int, folds: int = FOLDS, repeats: int = REPEATS, seed: int = 0
 
 
 def folds_of(x: Floats, step_s: Floats, folds: int = FOLDS, repeats: int = REPEATS, seed: int = 0) -> list[Fold]:
-    """The folds of one table of features, [mappings, features], where these do not depend on what was measured."""
+    """Return the folds of one table of features, [mappings, features], which must not depend on measured times."""
     pairs = splits(len(step_s), folds, repeats, seed)
     return [Fold(x[known], step_s[known], x[unseen], step_s[unseen]) for known, unseen in pairs]
 
@@ -79,7 +81,7 @@ def scored(
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Scores:
-    """A fresh regressor on each fold."""
+    """Score a new regressor on each fold."""
     rows = []
     for fold in folds:
         begin_s = clock()
@@ -91,7 +93,7 @@ def scored(
 
 
 def judged(predicted_s: Floats, measured_s: Floats) -> tuple[float, float, float, float]:
-    """MAPE, Spearman's rho, Kendall's tau, and top-k regret of predictions."""
+    """Return MAPE, Spearman's rho, Kendall's tau, and top-k regret of predictions."""
     from scipy.stats import kendalltau, spearmanr  # slow to import
 
     mape = float(np.mean(np.abs(predicted_s / measured_s - 1)))
@@ -102,16 +104,16 @@ def judged(predicted_s: Floats, measured_s: Floats) -> tuple[float, float, float
 
 
 def top_regret(predicted_s: Floats, measured_s: Floats, top: int = TOP) -> float:
-    """What measuring only the `top` predicted best costs: the best of these over the best of all, minus 1."""
+    """The loss of measuring only the `top` predicted best: the best of them divided by the best of all, minus 1."""
     asked = np.argsort(predicted_s, kind="stable")[:top]
     return float(measured_s[asked].min() / measured_s.min() - 1)
 
 
 def in_order(count: int, pieces: int = PIECES) -> Iterator[tuple[Rows, Rows]]:
-    """(rows to learn from, the next ones to be judged by) of `count` rows in the order in which a search measured them.
+    """Yield (rows to learn from, next rows to judge by) of `count` rows in the order in which a search measured them.
 
-    The later half is judged, piece by piece, each after learning from all before it: as a search predicts, and not as
-    random folds do, which learn from the mappings that came later. Raises BadInputError for fewer than four rows.
+    The later half is judged in `pieces`, each after learning from all rows before it. A search predicts in this way,
+    while random folds also learn from mappings that were measured later. Raises BadInputError for fewer than four rows.
     """
     if count < 4:
         raise BadInputError(f"{count} mappings cannot be judged in order; measure at least 4.")
@@ -121,10 +123,10 @@ def in_order(count: int, pieces: int = PIECES) -> Iterator[tuple[Rows, Rows]]:
 
 
 def compared_in_order(names: Sequence[str], x: Floats, step_s: Floats, seed: int = 0) -> dict[str, float]:
-    """Mean |predicted / measured - 1| of each regressor, the winner first, then by error.
+    """Return the mean |predicted / measured - 1| of each regressor, the winner first, the others by error.
 
-    x, step_s: [mappings, features] and [mappings] seconds, in the order of search; rows that are not finite do not
-    count. Where fewer than four are left, the first name wins, and its error is not known: NaN.
+    x, step_s: [mappings, features] and [mappings] seconds, in the order of search. Rows that are not finite do not
+    count. If fewer than four rows are left, the first name wins, with an unknown error: NaN.
     """
     finite = np.isfinite(x).all(axis=1) & np.isfinite(step_s)
     x, step_s = x[finite], step_s[finite]
@@ -138,10 +140,10 @@ def compared_in_order(names: Sequence[str], x: Floats, step_s: Floats, seed: int
 
 
 def eligible(scores: Mapping[str, Scores], repeats: int = REPEATS) -> list[str]:
-    """The regressors whose MAPE is not clearly above the lowest: by one standard error of the difference at most.
+    """Return the regressors whose MAPE is above the lowest by at most one standard error of the difference.
 
-    Differences are taken fold by fold, because a fold that is hard for one is hard for all. The repeats judge the same
-    mappings again, so they count as one.
+    Differences are taken fold by fold, because a fold that is hard for one regressor is hard for all. All repeats count
+    as one, because they judge the same mappings.
     """
     best = min(scores, key=lambda name: float(scores[name].mape.mean()))
     apart = {name: found.mape - scores[best].mape for name, found in scores.items()}
@@ -149,9 +151,10 @@ def eligible(scores: Mapping[str, Scores], repeats: int = REPEATS) -> list[str]:
 
 
 def winner(scores: Mapping[str, Scores], repeats: int = REPEATS) -> str:
-    """Of the `eligible` the one with the lowest mean top-k regret; where these agree the one with the lowest MAPE.
+    """Return the `eligible` regressor with the lowest mean top-k regret; in a tie the one with the lowest MAPE.
 
-    The error keeps out what ranks well by luck in small folds; the regret is what a search loses by it.
+    The MAPE excludes regressors that rank small folds well by luck. The regret is the loss of a search that trusts the
+    regressor.
     """
     return min(
         eligible(scores, repeats), key=lambda name: (float(scores[name].regret.mean()), float(scores[name].mape.mean()))

@@ -1,4 +1,4 @@
-"""What the operator models see of an operator: its family, its work, and the numbers that decide its speed."""
+"""The features of an operator for the operator models: its family, its work, and the numbers that decide its speed."""
 
 from __future__ import annotations
 
@@ -41,21 +41,23 @@ ELEMENTWISE = frozenset(
     }
 )  # fmt: skip
 FAMILY_OF = {type_: family for family, types in FAMILY_TYPES.items() for type_ in types}
-BLOCK = 16  # floats in a vector register of 512 bits; a remainder of channels wastes part of one
+BLOCK = 16  # floats in a vector register of 512 bits; a remainder of channels wastes part of a register
 
 
 def family_of(op_type: str) -> str:
-    """The family whose model times ops of this type; `other` where there is none."""
+    """Return the family whose model times ops of this type; `other` for unknown types."""
     return FAMILY_OF.get(op_type, "element-wise" if op_type in ELEMENTWISE else "other")
 
 
 def families() -> tuple[str, ...]:
-    """All families, in the order of reports."""
+    """Return all families, in the order of reports."""
     return (*list(FAMILY_TYPES)[:6], "element-wise", *list(FAMILY_TYPES)[6:], "other")
 
 
 def work(op: Operator) -> float:
-    """Floating-point operations: as counted at capture, with the counts that only shapes and attributes tell."""
+    """Return the number of floating-point operations: from shapes and attributes for convolutions and pooling, for
+    other ops as counted at capture, or their elements if nothing was counted.
+    """
     family = family_of(op.type)
     if family.startswith("conv"):
         return _Convolution(op).flops
@@ -67,14 +69,17 @@ def work(op: Operator) -> float:
 
 
 def traffic(op: Operator) -> float:
-    """Bytes read and written. Rows that are looked up count, not the table they are in."""
+    """Return the bytes read and written. Of a table only the rows that are looked up count."""
     if op.type.startswith("Resource") or family_of(op.type) == "embedding":
         return float(2 * max([t.tensor_bytes for t in (*op.outputs, *op.inputs[2:])] or [0]))
     return float(op.bytes_in + op.bytes_out)
 
 
 def features(op: Operator, single: bool) -> Features:
-    """Named numbers: logarithms of sizes, and shares; the same names for every operator of a family."""
+    """Return named numbers: logarithms of sizes, and shares. All operators of a family have the same names.
+
+    single: whether the operator runs by itself, not inside a training step.
+    """
     flops, size = work(op), traffic(op)
     found = {
         "single": float(single),
@@ -98,12 +103,12 @@ def _dims(tensor: Tensor) -> list[int]:
 
 
 def _filled(channels: int) -> float:
-    """Share of the vector registers' lanes that `channels` fill."""
+    """Return the share of the vector registers' lanes that `channels` fill."""
     return channels / (-(-channels // BLOCK) * BLOCK) if channels else 0.0
 
 
 class _Convolution:
-    """Sizes of a convolution or a gradient of one: x [n, h, w, c] with kernel [kh, kw, c, o] gives y [n, p, q, o]."""
+    """The sizes of a convolution or its gradient: x [n, h, w, c] and kernel [kh, kw, c, o] give y [n, p, q, o]."""
 
     def __init__(self, op: Operator) -> None:
         if op.type.endswith("BackpropInput"):
@@ -252,7 +257,7 @@ def _movement_features(op: Operator) -> Features:
 
 
 def _run(op: Operator, dims: Sequence[int]) -> float:
-    """Elements that are copied in one piece."""
+    """Return the number of elements that are copied in one piece."""
     out = _dims(op.outputs[0]) if op.outputs else []
     if op.type == "Transpose":
         order = op.attributes.get("input1", [])

@@ -1,10 +1,10 @@
-"""How fast a device is, by yardsticks: what lets one model time ops on devices of several speeds.
+"""The speed of a device, measured by yardsticks, which lets one model time ops on devices of several speeds.
 
-An op is described to a model not by its floating-point operations and bytes alone, but by what the device takes for a
-matrix product of so many operations, and for a sum of so many bytes: in a step, beside another one of the same size,
-and by itself. Cores, caches and what it takes to begin are in these times as they are. A second core, for one, halves
-the time of a large product by itself, and hardly that of one in a step, where another op has that core. Habitat (Yu et
-al. 2021) scales by the ratio of peaks instead.
+A model sees the floating-point operations and bytes of an op, and also the time that the device takes for a matrix
+product of as many operations and for a sum of as many bytes. Both yardsticks are measured in a step, beside another op
+of the same size, and by themselves. Their times include the effects of cores, caches and launches. For example, a
+second core halves the time of a large product by itself, but hardly that of a product in a step, where another op uses
+that core. Habitat (Yu et al. 2021) scales by the ratio of peaks instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from placer.profile.operators.dataset import YARDSTICKS, OperatorRow
 from surrogate.operators.features import traffic, work
 from surrogate.operators.regressors import Floats
 
-PEAK, BANDWIDTH = 100e9, 10e9  # a second, of the device of reference
+PEAK, BANDWIDTH = 100e9, 10e9  # FLOPs and bytes per second of the reference device
 PRODUCT, SUM = "MatMul", "AddV2"
 SOURCES = ("step", "single")
 
@@ -30,22 +30,26 @@ Curve = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Speed:
-    """What a device takes for its yardsticks. The device of reference has none, and is as fast at any size."""
+    """The times that a device takes for its yardsticks. The reference device has none: its speed is the same at any
+    size.
+    """
 
     products: Curve = ()  # by floating-point operations
     sums: Curve = ()  # by bytes read and written
 
     def flops(self, count: Floats) -> Floats:
-        """As many floating-point operations as the device of reference does in the time that this one takes."""
+        """Return how many FLOPs the reference device does in the time that this device takes for `count`."""
         return PEAK * _seconds(self.products, count) if self.products else count
 
     def traffic_bytes(self, count: Floats) -> Floats:
-        """As many bytes as the device of reference moves in the time that this one takes."""
+        """Return how many bytes the reference device moves in the time that this device takes for `count`."""
         return BANDWIDTH * _seconds(self.sums, count) if self.sums else count
 
     def features(self, flops: Floats, traffic_bytes: Floats) -> Floats:
-        """[ops, 3] what a model sees of the device, in logarithms: how it is slower than the device of reference at
-        products and sums of these sizes, and at the smallest one; [ops, 0] of the device of reference.
+        """Return the features of the device, [ops, 3] logarithms; [ops, 0] for the reference device.
+
+        They are: how much slower than the reference device it is at products of these sizes and at sums of these sizes,
+        and the seconds of its smallest sum.
         """
         if not self.products:
             return np.empty((len(flops), 0))
@@ -57,7 +61,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Hardware:
-    """How fast a device is at ops inside a step, and at ops by themselves."""
+    """The speed of a device at ops inside a step, and at ops by themselves."""
 
     step: Speed = Speed()
     single: Speed = Speed()
@@ -67,8 +71,8 @@ REFERENCE = Hardware()
 
 
 def hardware_of(rows: Iterable[OperatorRow]) -> dict[tuple[str, str], Hardware]:
-    """(kind of device, machine) -> hardware, where yardsticks were measured, each both in a step and by itself; the
-    median, where they were repeatedly.
+    """Return (kind of device, machine) -> hardware, for devices on which each yardstick was measured both in a step and
+    by itself. Repeated measurements count by their median.
     """
     times: dict[tuple[str, str], dict[tuple[str, str], dict[float, list[float]]]] = defaultdict(
         lambda: {(source, type_): defaultdict(list) for source in SOURCES for type_ in (PRODUCT, SUM)}
@@ -92,7 +96,9 @@ def _curve(times: dict[float, list[float]]) -> Curve:
 
 
 def _seconds(curve: Curve, sizes: Floats) -> Floats:
-    """Between two yardsticks by a power law; in proportion to the largest beyond it, and as the smallest below it."""
+    """The seconds at each size: a power law between two yardsticks, in proportion to the size above the largest
+    yardstick, and the time of the smallest yardstick below it.
+    """
     at, seconds = np.log(np.array(curve).T)
     log_size = np.log(np.maximum(sizes, 1.0))
     found: Floats = np.exp(np.interp(log_size, at, seconds) + np.maximum(log_size - at[-1], 0.0))

@@ -1,4 +1,4 @@
-"""Learned per-operator time models, after Li 2024: per family of ops the regressor that times unseen ones best."""
+"""Learned per-operator time models, after Li 2024: for each family of ops the regressor that times unseen ops best."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from surrogate.operators.hardware import REFERENCE, Hardware, hardware_of
 from surrogate.operators.regressors import Floats, OperatorRegressor, OperatorTable, Roofline, candidates
 
 FOLDS = 5
-FEWEST = 12  # distinct operators under which a family is timed by the roofline alone
-SMALL_S = 20e-6  # ops faster than this are timed, too, but the choice of a regressor is made by the others
+FEWEST = 12  # a family with fewer distinct operators is timed by the roofline alone
+SMALL_S = 20e-6  # faster ops are timed, too, but do not count in the choice of a regressor
 LEAST_S = 1e-9
 LEAST_SPREAD = 0.2  # of a family that is too small to be cross-validated
-NETWORK_FOLDS = 6  # networks are left out by so many parts at most
-MOST = 2000  # rows of a family that are cross-validated; the final fit takes all of them
-MEMBERS = 3  # a family's model is one regressor, or the mean of up to so many
+NETWORK_FOLDS = 6  # the most folds of a cross-validation that leaves out networks
+MOST = 2000  # the most rows of a family that are cross-validated; the final fit takes all rows
+MEMBERS = 3  # a family's model is one regressor, or the mean of up to MEMBERS regressors
 ROOFLINE = "roofline"
 OVERALL = "roofline over all types"
 
 
 @dataclass(frozen=True)
 class OpTime:
-    """Seconds of one op, the relative standard deviation to expect of them, and what predicted them."""
+    """The predicted seconds of one op, their expected relative standard deviation, and the source of the prediction."""
 
     seconds: float
     relative_spread: float
@@ -40,10 +40,10 @@ class OpTime:
 
 @dataclass(frozen=True)
 class Score:
-    """Cross-validated error of one regressor (or mean of some) in one family.
+    """The cross-validated error of one regressor (or of a mean of regressors) in one family.
 
-    shapes, networks: mean absolute percentage error on shapes (networks) left out of the fit, over ops of at least
-    SMALL_S (all, where there are none); networks is None where all rows are of one network. weighted: the errors of
+    shapes, networks: mean absolute relative error on shapes (networks) left out of the fit, over ops of at least
+    SMALL_S, or over all ops if all are faster; networks is None if all rows are of one network. weighted: the errors on
     unseen shapes weighted by time. spread: standard deviation of log(predicted / measured).
     """
 
@@ -55,7 +55,7 @@ class Score:
 
 @dataclass
 class FamilyModel:
-    """The fitted model of one family: the mean of `regressors` in logarithms."""
+    """The fitted model of one family: the mean of the logarithms that `regressors` predict."""
 
     family: str
     types: tuple[str, ...]
@@ -67,7 +67,7 @@ class FamilyModel:
     spread: float = 0.3
 
     def predict(self, operators: Sequence[Operator], single: bool, hardware: Hardware) -> list[OpTime]:
-        """Seconds of operators whose types this model has seen; members that disagree widen the spread."""
+        """Return the times of operators whose types this model has seen. Regressors that disagree widen the spread."""
         table = table_of(operators, [single] * len(operators), self.types, hardware)
         each = np.array([regressor.predict(table) for regressor in self.regressors])
         middle, apart = each.mean(axis=0), each.std(axis=0)
@@ -83,7 +83,8 @@ class FamilyModel:
 class OperatorModels:
     """The models of all families, fitted on one kind of device. `predict` answers for any operator, on one device.
 
-    hardware: of that device; `on` answers for another one, where yardsticks were measured on all that was learned from.
+    hardware: the speed of that device. `on` makes models for another device, if yardsticks were measured on all devices
+    that the models learned from.
     """
 
     device_kind: str
@@ -95,13 +96,13 @@ class OperatorModels:
     hardware: Hardware = REFERENCE
 
     def on(self, hardware: Hardware) -> OperatorModels:
-        """The same models for a device of that speed."""
+        """Return the same models for a device of the speed `hardware`."""
         return replace(self, hardware=hardware)
 
     def predict(self, operators: Sequence[Operator], *, single: bool = False) -> list[OpTime]:
-        """Seconds of each operator inside a training step, or by itself with `single`.
+        """Return the time of each operator inside a training step, or by itself with `single`.
 
-        A type that was never measured falls back to the roofline over all types, and its source says so.
+        A type that was never measured falls back to the roofline over all types, and the source says so.
         """
         found: list[OpTime | None] = [None] * len(operators)
         for family, numbers in _by_family(operators).items():
@@ -127,12 +128,12 @@ class OperatorModels:
 def fit_models(
     rows: Sequence[OperatorRow], device_kind: str | None = None, *, fixed: Sequence[str] = ()
 ) -> OperatorModels:
-    """Fit every family's candidates on the rows, choose by cross-validation, and keep the chosen.
+    """Fit the candidate regressors of every family, choose by cross-validation, and keep the chosen ones.
 
-    device_kind: use the rows of this kind only; None = the kind most rows have. fixed: regressors to take the mean of
-    without a choice, which takes seconds instead of minutes; such models have no scores. Where yardsticks are among the
-    rows of every machine, one model serves them all, and answers for the one with most rows; else machines are not told
-    apart. Raises BadInputError without rows.
+    device_kind: use the rows of this kind only; None = the kind that most rows have. fixed: regressors whose mean is
+    taken without a choice, in seconds instead of minutes; such models have no scores. If the rows of every machine
+    include yardsticks, one model serves all machines, and predicts for the machine with most rows. Else machines are
+    not told apart. Raises BadInputError if there are no rows.
     """
     kinds = [row.device_kind for row in rows]
     kind = device_kind or max(sorted(set(kinds)), key=kinds.count, default="")
@@ -154,7 +155,7 @@ def fit_models(
 
 @dataclass(frozen=True)
 class _Speeds:
-    """The hardware behind rows, by machine; none where it is not known of all."""
+    """The hardware that rows were measured on, by machine; empty if it is not known of every machine."""
 
     by_machine: MappingABC[str, Hardware]
     most: Hardware  # of the machine with most rows
@@ -178,9 +179,9 @@ def table_of(
     types: Sequence[str],
     hardware: Hardware | Sequence[Hardware] = REFERENCE,
 ) -> OperatorTable:
-    """Operators of one family as numbers, with a column per type of `types`; without types only work and traffic.
+    """Return operators of one family as numbers, with a column per type of `types`; without types no features.
 
-    hardware: on which all of them, or each, ran or is to run.
+    single: whether each operator runs by itself. hardware: where all operators run, or where each of them runs.
     """
     flops = np.array([work(operator) for operator in operators], dtype=np.float64)
     moved = np.array([traffic(operator) for operator in operators], dtype=np.float64)
@@ -209,7 +210,7 @@ def _training(rows: Sequence[OperatorRow], types: Sequence[str], speeds: _Speeds
 
 
 def _by_family(operators: Sequence[Operator]) -> dict[str, list[int]]:
-    """Family -> positions, in the order of reports."""
+    """Return family -> positions in `operators`, with the families in the order of reports."""
     found: dict[str, list[int]] = {family: [] for family in families()}
     for i, operator in enumerate(operators):
         found[family_of(operator.type)].append(i)
@@ -228,7 +229,7 @@ def _fit_family(family: str, rows: Sequence[OperatorRow], speeds: _Speeds, fixed
             regressor.fit(table, log_s)
         return FamilyModel(family, types, len(rows), " + ".join(fixed), members, {})
     for regressor in regressors.values():
-        regressor.fit(table, log_s)  # what is learned of all rows once, such as length scales, the folds keep
+        regressor.fit(table, log_s)  # learns on all rows what the folds keep, such as length scales
     misses, tried = _cross_validated(regressors, rows, table, log_s)
     combinations = _combinations(tuple(regressors))
     scores = {
@@ -238,7 +239,7 @@ def _fit_family(family: str, rows: Sequence[OperatorRow], speeds: _Speeds, fixed
     choice = min(scores, key=lambda name: _rank(scores[name]))
     kept = tuple(regressors[name] for name in combinations[choice])
     for regressor in kept:
-        regressor.fit(table, log_s)  # the folds were fitted in between
+        regressor.fit(table, log_s)  # again, because its last fit was on a fold
     miss, small = _mean(misses[0], combinations[choice]), np.exp(tried) < SMALL_S
     spreads = [float(np.std(miss[some])) if some.any() else float(np.std(miss)) for some in (small, ~small)]
     return FamilyModel(family, types, len(rows), choice, kept, scores, *spreads)
@@ -247,8 +248,8 @@ def _fit_family(family: str, rows: Sequence[OperatorRow], speeds: _Speeds, fixed
 def _roofline_only(
     family: str, types: tuple[str, ...], rows: Sequence[OperatorRow], table: OperatorTable, log_s: Floats
 ) -> FamilyModel:
-    """Each signature is predicted by a fit of the others; with only one, nothing tells the error, and there is no
-    score.
+    """Fit the roofline alone. Its score comes from predicting each signature by a fit of the others, so a family with
+    a single signature has no score.
     """
     roofline = Roofline()
     of_row = np.unique([row.operator.signature for row in rows], return_inverse=True)[1]
@@ -263,7 +264,9 @@ def _roofline_only(
 def _cross_validated(
     regressors: MappingABC[str, OperatorRegressor], rows: Sequence[OperatorRow], table: OperatorTable, log_s: Floats
 ) -> tuple[list[dict[str, Floats]], Floats]:
-    """log(predicted / measured) per regressor on unseen shapes, then on unseen networks; and the log seconds tried."""
+    """Return log(predicted / measured) per regressor on unseen shapes, then on unseen networks if there are several;
+    and the log seconds of the rows that were tried.
+    """
     signatures = np.array([row.operator.signature for row in rows])
     distinct = np.unique(signatures)
     chance = np.random.default_rng(0)
@@ -275,7 +278,9 @@ def _cross_validated(
 
 
 def _groupings(rows: Sequence[OperatorRow], signatures: NDArray[np.str_]) -> list[NDArray[np.intp]]:
-    """Fold numbers twice: rows of one signature stay together; rows of one network stay together."""
+    """Return each row's fold number in two groupings: rows of one signature stay together, or rows of one network. The
+    second is missing if all rows are of one network.
+    """
     distinct, of_row = np.unique(signatures, return_inverse=True)
     folds = np.random.default_rng(0).permutation(len(distinct)) % FOLDS
     networks = np.unique([row.network for row in rows], return_inverse=True)[1] % NETWORK_FOLDS
@@ -286,7 +291,7 @@ def _groupings(rows: Sequence[OperatorRow], signatures: NDArray[np.str_]) -> lis
 def _left_out(
     regressors: MappingABC[str, OperatorRegressor], table: OperatorTable, log_s: Floats, groups: NDArray[np.intp]
 ) -> dict[str, Floats]:
-    """Name -> log(predicted / measured) of every row, predicted by a fit that did not see the row's group."""
+    """Return name -> log(predicted / measured) of every row, predicted by a fit without the rows of the row's group."""
     misses = {name: np.zeros(len(table)) for name in regressors}
     for group in np.unique(groups):
         out = groups == group
@@ -299,7 +304,7 @@ def _left_out(
 
 
 def _combinations(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Every regressor by itself, and every mean of up to MEMBERS; the bare roofline is no member of a mean."""
+    """Return every regressor by itself, and every mean of 2 to MEMBERS regressors other than the bare roofline."""
     learned = [name for name in names if name != ROOFLINE]
     single = [(name,) for name in names]
     means = [c for size in range(2, MEMBERS + 1) for c in itertools.combinations(learned, size)]
@@ -324,5 +329,7 @@ def _score(shapes: Floats, networks: Floats | None, log_s: Floats) -> Score:
 
 
 def _rank(score: Score) -> float:
-    """Unseen shapes are what most predictions are asked for; an unseen network must not fall apart."""
+    """The score for choosing regressors (lower is better): the error on unseen shapes, which most predictions are for,
+    plus a quarter of the error on unseen networks, capped at 1.
+    """
     return score.shapes + 0.25 * min(score.networks if score.networks is not None else score.shapes, 1.0)

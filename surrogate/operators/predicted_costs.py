@@ -1,7 +1,7 @@
-"""Costs of a graph that was never profiled: ops that were measured elsewhere as they were, the others by models.
+"""Costs of a graph that was never profiled: measured times for ops that were measured elsewhere, else models.
 
-Fitting takes seconds, because nothing is chosen by cross-validation: every family is timed by the mean of the same
-regressors (docs/decisions/027-predicted-costs.md).
+Fitting takes seconds, because nothing is chosen by cross-validation: the mean of the same regressors times every family
+(docs/decisions/027-predicted-costs.md).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from surrogate.operators.hardware import Hardware, hardware_of
 from surrogate.operators.models import LEAST_S, OVERALL, OperatorModels, OpTime, fit_models
 
 REGRESSORS = ("boosting on roofline", "neighbours on roofline")
-IDLE = frozenset({"VarHandleOp", "NoOp"})  # they do no work
-TAKES_IN, ABSORBED = "fused_ops", "absorbed"  # attributes of ops that do the work of others, and of those
+IDLE = frozenset({"VarHandleOp", "NoOp"})  # types that do no work
+TAKES_IN, ABSORBED = "fused_ops", "absorbed"  # the attribute of an op that does others' work, and of those others
 MARKS = {TAKES_IN, ABSORBED}
 MEASURED = "measured"
 SCALED = "measured on other hardware"
@@ -30,23 +30,23 @@ SPREADS = {MEASURED: 0.1, SCALED: 0.3}  # relative, of an op that was measured i
 
 @dataclass(frozen=True)
 class OperatorTimes:
-    """What is known of ops on one device. measured_s: signature -> seconds inside a step, median over rows.
+    """The times of ops on one device. measured_s: signature -> seconds inside a step, the median over rows.
 
-    fuses: whether kernels were seen to do the work of other ops (`placer.profile.operators.fusion`), which then take no
-    time.
+    fuses: whether kernels were seen to do the work of other ops (`placer.profile.operators.fusion`). Those other ops
+    then take no time.
     """
 
     models: OperatorModels
     measured_s: MappingABC[str, float]
     fuses: bool = False
-    source: str = MEASURED  # what stands behind `measured_s`
+    source: str = MEASURED  # where `measured_s` comes from
 
     @classmethod
     def of(cls, rows: Sequence[OperatorRow], device_kind: str, elsewhere: Hardware | None = None) -> OperatorTimes:
-        """Learn from the rows of a kind of device. Raises BadInputError without any.
+        """Learn from the rows of a kind of device. Raises BadInputError if there are none.
 
-        elsewhere: the device that is asked for, where none of the rows are from it, and yardsticks were measured on all
-        that they are from.
+        elsewhere: the device to predict, if no row is from it. Yardsticks must have been measured on all devices that
+        the rows are from.
         """
         models = fit_models(rows, device_kind, fixed=REGRESSORS)
         steps = [
@@ -61,7 +61,7 @@ class OperatorTimes:
         return cls(here, _medians(steps, _carried_over(models, here, steps, hardware_of(rows))), fuses, SCALED)
 
     def predict(self, operators: Sequence[Operator]) -> list[OpTime]:
-        """Seconds of each operator inside a training step; `source` says whether the very same one was measured."""
+        """Return the seconds of each operator inside a training step. Its `source` says whether they were measured."""
         known = [self._known_s(operator) for operator in operators]
         others = [operator for operator, seconds in zip(operators, known, strict=True) if seconds is None]
         modelled = iter(map(_doubted, others, self.models.predict(others)))
@@ -86,7 +86,9 @@ def _carried_over(
     rows: Sequence[OperatorRow],
     hardware: MappingABC[tuple[str, str], Hardware],
 ) -> list[float]:
-    """Seconds that each row's op takes here: as many times what it took as it is predicted to take longer."""
+    """Seconds that each row's op takes on the device of `here`: its measured time, scaled by the ratio of the times
+    predicted for the two devices.
+    """
     seconds = [0.0] * len(rows)
     for machine in dict.fromkeys(row.machine for row in rows):
         some = [i for i, row in enumerate(rows) if row.machine == machine]
@@ -98,17 +100,17 @@ def _carried_over(
 
 
 def _doubted(operator: Operator, predicted: OpTime) -> OpTime:
-    """The time of an op whose work is in a function, which no model sees, counts as a guess."""
+    """Mark the time of a loop, branch or call as a guess, because models do not see the work of the called function."""
     return replace(predicted, source=OVERALL) if operator.type in LOOPS | CALLS else predicted
 
 
 @dataclass(frozen=True)
 class PredictedCosts:
-    """A graph with predicted costs, and which of its ops no model times: those of types that were never measured, for
-    which the roofline over all types stands in, and loops, branches and calls.
+    """A graph with predicted costs, and which of these are guesses. Guessed are loops, branches and calls, and ops of
+    types that were never measured, which get the roofline over all types.
 
-    guessed: op type -> how many ops, the most frequent first. guessed_share: their share of all predicted seconds, on
-    the device where it is the largest.
+    guessed: op type -> number of ops, the most frequent first. guessed_share: their share of all predicted seconds, on
+    the device where the share is largest.
     """
 
     graph: OpGraph
@@ -119,10 +121,10 @@ class PredictedCosts:
 def predicted_costs(
     graph: OpGraph, operators: MappingABC[str, Operator], topology: Topology, times: MappingABC[str, OperatorTimes]
 ) -> PredictedCosts:
-    """The graph with predicted `cost_s` of every op on every device that may run it; the fingerprint stays.
+    """Return the graph with predicted `cost_s` of every op on every device that may run it. The fingerprint stays.
 
-    operators: op name -> operator, as placer.profile.operators.describe reads them off a captured step. times: by name
-    of device, before dividing by its speed.
+    operators: op name -> operator, as placer.profile.operators.describe reads them off a captured step. times: device
+    name -> times, before they are divided by the device's speed.
     """
     asked = [operators[op.name] for op in graph.ops]
     found = {id(known): known.predict(asked) for known in times.values()}

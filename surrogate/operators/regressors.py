@@ -1,4 +1,4 @@
-"""The regressors that compete to time a family of operators. All predict the logarithm of seconds."""
+"""The regressors that compete to predict the times of a family of operators. All predict the logarithm of seconds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-FEW = 4  # rows under which a type has no roofline of its own
-THREADS = 1  # more wait for one another where others use the cores: fits of seconds then took minutes
+FEW = 4  # the fewest rows for which an op type has its own roofline
+THREADS = 1  # more threads wait for one another if other programs use the cores: fits of seconds then took minutes
 
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """Operators of one family as numbers. types: op types, length n; flops, traffic_bytes: [n]; x: features [n, f]."""
+    """Operators of one family as numbers. types: [n] op types. flops, traffic_bytes: [n]. x: features, [n, f]."""
 
     types: NDArray[np.str_]
     flops: Floats
@@ -32,23 +32,24 @@ class OperatorTable:
 
 
 class OperatorRegressor(ABC):
-    """Learns log seconds from a table of operators."""
+    """A regressor that learns log seconds from a table of operators."""
 
     name: str
 
     @abstractmethod
     def fit(self, table: OperatorTable, log_s: Floats) -> None:
-        """Learn. log_s: natural logarithm of seconds, [n], n >= 1."""
+        """Learn from the table. log_s: natural logarithm of seconds, [n], n >= 1."""
 
     @abstractmethod
     def predict(self, table: OperatorTable) -> Floats:
-        """Log seconds, [n]."""
+        """Return the predicted log seconds, [n]."""
 
 
 class Roofline(OperatorRegressor):
     """t = overhead + max(flops / peak, bytes / bandwidth), per op type, after Williams et al. 2009 with an overhead.
 
-    The three constants are found by least squares on the relative error. A type with few rows takes those of all.
+    The three constants are found by least squares on the relative error. A type with few rows takes the constants of
+    all types together.
     """
 
     name = "roofline"
@@ -57,7 +58,7 @@ class Roofline(OperatorRegressor):
         self.constants: dict[str, Floats] = {}
 
     def fit(self, table: OperatorTable, log_s: Floats) -> None:
-        """Constants of every type, and of all types together under the empty name."""
+        """Fit the constants of every type, and under the empty name those of all types together."""
         self.constants = {"": _roofline_constants(table, log_s)}
         for type_ in np.unique(table.types):
             rows = table.types == type_
@@ -76,7 +77,7 @@ def _roofline(log_constants: Floats, table: OperatorTable) -> Floats:
 
 
 def _roofline_constants(table: OperatorTable, log_s: Floats) -> Floats:
-    """Logarithms of overhead, 1/peak and 1/bandwidth; the largest ops tell where to begin."""
+    """Return the logarithms of overhead, 1/peak and 1/bandwidth. Fits start from low and median measured times."""
     from scipy.optimize import least_squares
 
     seconds = np.exp(log_s)
@@ -96,7 +97,7 @@ def _roofline_constants(table: OperatorTable, log_s: Floats) -> Floats:
 
 
 class OnRoofline(OperatorRegressor):
-    """What another regressor makes of log(time / roofline), so that it falls back to physics outside its data."""
+    """Another regressor on log(time / roofline), so that predictions outside its data fall back to physics."""
 
     def __init__(self, inner: OperatorRegressor) -> None:
         self.inner, self.base = inner, Roofline()
@@ -142,10 +143,10 @@ class _Scaled(OperatorRegressor):
 
     def fit(self, table: OperatorTable, log_s: Floats) -> None:
         self.mean, self.scale = table.x.mean(axis=0), table.x.std(axis=0)
-        self.scale[self.scale < 1e-9] = np.inf  # a feature that never changes says nothing
+        self.scale[self.scale < 1e-9] = np.inf  # ignores a feature that never changes
         self.middle, self.width = float(np.mean(log_s)), float(np.std(log_s)) or 1.0
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a fit that stops before it has converged is judged by its error
+            warnings.simplefilter("ignore")  # a fit that has not converged is judged by its error like any other
             self.model = self._learned(self._x(table), (log_s - self.middle) / self.width)
 
     def predict(self, table: OperatorTable) -> Floats:
@@ -157,11 +158,11 @@ class _Scaled(OperatorRegressor):
 
     @abstractmethod
     def _learned(self, x: Floats, y: Floats) -> Any:
-        """A fitted model."""
+        """Return a fitted model."""
 
 
 class Mlp(_Scaled):
-    """A multi-layer perceptron of two hidden layers."""
+    """A multi-layer perceptron with two hidden layers."""
 
     name = "MLP"
     STEPS = 5000
@@ -179,7 +180,7 @@ class Mlp(_Scaled):
 
 
 class Neighbours(_Scaled):
-    """The nearest operators in log features, the nearer the weightier."""
+    """The mean of the nearest operators in log features, where nearer ones weigh more."""
 
     name = "neighbours"
 
@@ -190,9 +191,9 @@ class Neighbours(_Scaled):
 
 
 class Gaussian(_Scaled):
-    """A Gaussian process with a length scale per feature; the scales are learned on LEARN of the rows.
+    """A Gaussian process with a length scale per feature. The scales are learned on LEARN of the rows.
 
-    Once learned they are kept when it is fitted again, so that a cross-validation learns them once.
+    Later fits keep the scales, so that a cross-validation learns them once.
     """
 
     name = "gaussian process"
@@ -214,7 +215,7 @@ class Gaussian(_Scaled):
         return GaussianProcessRegressor(self.kernel, optimizer=None).fit(x[rows], y[rows])
 
     def _climb(self, objective: Any, begin: Floats, bounds: Floats) -> tuple[Floats, float]:
-        """Some steps up the likelihood; the last digits are not worth their time."""
+        """Take up to STEPS steps up the likelihood, because the last digits are not worth their time."""
         from scipy.optimize import minimize
 
         found = minimize(objective, begin, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": self.STEPS})
@@ -229,7 +230,7 @@ def _kernel(features: int) -> Any:
 
 
 def candidates() -> dict[str, OperatorRegressor]:
-    """One fresh regressor of each kind, by name."""
+    """Return one new regressor of each kind, by name."""
     kinds = (
         Roofline(), Boosting(), OnRoofline(Boosting()), OnRoofline(Mlp()), OnRoofline(Neighbours()), Gaussian(),
         OnRoofline(Gaussian()),

@@ -1,4 +1,4 @@
-"""Scaling models as JSON (placer.scaling/1): every field known, sizes checked at the door."""
+"""Scaling models as JSON files (placer.scaling/1). Reading refuses unknown fields and sizes that do not match."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class ScalingFile(Document):
-    """placer.scaling/1. constants: by name, see `formula`; samples: a row of them per bootstrap sample."""
+    """The format placer.scaling/1. constants: by name, see `formula`. samples: constants of each bootstrap sample."""
 
     format: str
     target: Name
@@ -44,7 +44,7 @@ class ScalingFile(Document):
 
 
 def write_scaling(path: str | Path, model: ScalingModel) -> None:
-    """`model` as placer.scaling/1. Raises PlacerError where it cannot be written."""
+    """Write `model` as placer.scaling/1. Raises PlacerError if the file cannot be written."""
     coding = model.coding
     file = ScalingFile(
         format=SCALING_FORMAT,
@@ -72,7 +72,7 @@ def write_scaling(path: str | Path, model: ScalingModel) -> None:
 
 
 def read_scaling(path: str | Path) -> ScalingModel:
-    """The model in a placer.scaling/1 file. Raises BadInputError."""
+    """Read the model in a placer.scaling/1 file. Raises BadInputError."""
     file = read_document(path, ScalingFile, SCALING_FORMAT)
     try:
         form = Form(tuple(tuple(term) for term in file.terms), tuple(file.extrinsic))
@@ -100,7 +100,7 @@ def read_scaling(path: str | Path) -> ScalingModel:
 
 
 def formula(model: ScalingModel) -> str:
-    """The formula with names for constants, as a person reads it; columns over their typical values."""
+    """Return the formula as readable text, with names for constants. Columns are divided by their typical values."""
     coding = model.coding
     terms = []
     for i, term in enumerate(coding.form.terms):
@@ -113,7 +113,7 @@ def formula(model: ScalingModel) -> str:
 
 
 def _check(path: str | Path, file: ScalingFile, coding: Coding) -> None:
-    """What the types cannot say. Raises BadInputError."""
+    """Check what types cannot express. Raises BadInputError."""
     columns = set(coding.form.columns)
     if file.target in OF_PREDICTIONS:
         raise BadInputError(f"{path}: $.target is {file.target}, which predictions hold beside it; fit it anew.")

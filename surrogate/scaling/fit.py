@@ -1,4 +1,4 @@
-"""Fits a scaling formula to runs: differential evolution, a polish, a cross-validated penalty, a bootstrap."""
+"""The fit of a scaling formula to runs: differential evolution, a polish, a cross-validated penalty, a bootstrap."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ PENALTIES = ("l2", "l1", "none")
 SEARCHES = ("projected", "plain")
 WEIGHTS = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 SHARPNESS = 1e-3  # below this size of a constant the L1 penalty is rounded off, so that it has a slope
-LARGEST = 10.0  # the plain search's bound of coefficients, over the typical time
-RIDGE = 1e-10  # of columns of length 1; keeps those that are all but alike from making the equations singular
+LARGEST = 10.0  # the plain search's upper bound of coefficients, relative to the typical time
+RIDGE = 1e-10  # added to the diagonal, so that nearly equal columns do not make the equations singular
 POLISH_EVALUATIONS = 200
 KEPT_ERRORS = 39  # quantiles of the errors on rows left out, each in the middle of its share
-FARTHEST = 1e12  # the largest target over the smallest: beyond, squares of relative errors are lost to rounding
+FARTHEST = 1e12  # the largest target divided by the smallest; above it squared relative errors are lost to rounding
 Advance = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How constants are found.
+    """Settings of how constants are found.
 
-    The search `projected` looks for exponents only, and takes for each the best coefficients, which are a problem of
-    least squares (variable projection, Golub & Pereyra 1973); `plain` looks for all constants at once.
+    The search `projected` varies the exponents only, and takes for each set of exponents the best coefficients, found
+    by least squares (variable projection, Golub & Pereyra 1973). The search `plain` varies all constants at once.
     """
 
     intrinsic: tuple[float, float] = (-3.0, 3.0)  # bounds of the exponents p
     extrinsic: tuple[float, float] = (-3.0, 3.0)  # bounds of the exponents q
-    penalty: str = "l2"  # l2, l1 or none, on all constants but C
-    weights: tuple[float, ...] = WEIGHTS  # of the penalty: those tried
-    folds: int = 5  # of the cross-validation that chooses among them
+    penalty: str = "l2"  # l2, l1 or none, on all constants except C
+    weights: tuple[float, ...] = WEIGHTS  # the weights of the penalty to try
+    folds: int = 5  # of the cross-validation that chooses among the weights
     samples: int = 100  # of the bootstrap
     population: int = 12  # members per exponent
     generations: int = 150
     search: str = "projected"  # or plain
-    polish: bool = True  # end with a descent in all constants from the best that was found
+    polish: bool = True  # end with a descent in all constants from the best ones found
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class FitSettings:
 def fit(
     runs: Runs, form: Form, target: str, settings: FitSettings | None = None, advance: Advance = lambda text: None
 ) -> ScalingModel:
-    """The formula of `form` for the column `target`. advance: called with the name of each part of the work.
+    """Fit the formula of `form` to the column `target`. advance: called with the name of each part of the work.
 
     Raises BadInputError for runs that the formula cannot be fitted to, see `checked`.
     """
@@ -97,8 +97,9 @@ def fit(
 
 
 def checked(runs: Runs, form: Form, target: str, settings: FitSettings) -> tuple[Coding, Floats]:
-    """The coding, and the seconds to explain. Raises BadInputError, of one line, for a target that is not positive or
-    explains itself, constant columns, zeros under negative exponents, and fewer rows than constants.
+    """Return the coding, and the seconds to explain. Raises BadInputError, of one line, for a missing column, a target
+    that is not positive, varies too much, explains itself or has a name of OF_PREDICTIONS, a constant or negative
+    column, zeros under negative exponents, and fewer rows than constants.
     """
     for name in (target, *form.columns):
         if name not in runs.columns:
@@ -149,7 +150,7 @@ def _check_column(runs: Runs, name: str, bounds: tuple[float, float]) -> None:
 
 @dataclass(frozen=True)
 class ConstantsFit:
-    """The constants that explain `target`, [rows], over the typical time. weight: of the penalty."""
+    """The problem of finding constants. target: [rows], divided by the typical time. weight: of the penalty."""
 
     coding: Coding
     coded: Coded
@@ -161,32 +162,32 @@ class ConstantsFit:
         return replace(self, weight=weight)
 
     def of_rows(self, rows: NDArray[np.intp]) -> ConstantsFit:
-        """The same fit, of some rows."""
+        """Return the same problem with only the rows `rows`."""
         return replace(self, coded=self.coded.of_rows(rows), target=self.target[rows])
 
     @property
     def levels(self) -> Floats:
-        """[rows, constants of text levels] 0 or 1: which levels a row has."""
+        """Return which levels each row has, [rows, constants of text levels] 0 or 1."""
         return self.coding.levels_of(self.coded)
 
     def values(self, constants: Floats, coded: Coded | None = None) -> Floats:
-        """[rows] by one vector of constants."""
+        """Return the formula's values, [rows], for one vector of constants."""
         found: Floats = self.coding.values(constants[None, :], coded or self.coded)[0]
         return found
 
     def cost(self, constants: Floats) -> Floats:
-        """[sets]: mean squared relative error, and the penalty."""
+        """Return the mean squared relative error plus the penalty, [sets]. constants: [sets, constants]."""
         errors = self.coding.values(constants, self.coded) / self.target - 1
         found: Floats = (errors**2).mean(axis=1) + self._penalty(constants[:, :-1])
         return found
 
     def solved(self) -> Floats:
-        """The best constants, from a search of the whole space."""
+        """Return the best constants that a search of the whole space finds."""
         found = self._projected() if self.settings.search == "projected" else self._plain()
         return self.polished(found) if self.settings.polish else found
 
     def polished(self, start: Floats, most: int = POLISH_EVALUATIONS) -> Floats:
-        """The local optimum next to `start`, by least squares within the bounds."""
+        """Return the local optimum next to `start`, by least squares within the bounds. most: of evaluations."""
         from scipy.optimize import least_squares
 
         low, high = self._bounds()
@@ -198,9 +199,11 @@ class ConstantsFit:
         return np.asarray(found.x, dtype=np.float64)
 
     def bootstrap(self, constants: Floats) -> Floats:
-        """[samples, constants]: polished from `constants` on rows drawn with replacement, of those with the same text
-        levels as many as there are, because a sample without a level says nothing of its constants. No search of the
-        whole space, which would take as long each time as the fit: other optima are not found.
+        """Return [samples, constants], each sample polished from `constants` on rows drawn with replacement.
+
+        A sample has as many rows of each combination of text levels as the table, because a sample without a level says
+        nothing about the level's constants. The whole space is not searched again, because that takes as long as the
+        fit, so other optima are not found.
         """
         rng = np.random.default_rng(self.settings.seed)
         of_row = np.unique(self.levels, axis=0, return_inverse=True)[1].reshape(-1)
@@ -213,7 +216,7 @@ class ConstantsFit:
         return np.array(found).reshape(len(found), len(constants))
 
     def _projected(self) -> Floats:
-        """Differential evolution of the exponents; the coefficients follow."""
+        """Find the exponents by differential evolution; the coefficients follow from them."""
         count = len(self.coding.powers) + len(self.coding.factors)
         if not count:
             best = np.zeros(0)
@@ -223,7 +226,7 @@ class ConstantsFit:
         return found
 
     def _plain(self) -> Floats:
-        """Differential evolution of all constants."""
+        """Find all constants by differential evolution."""
         inside = [(0.0, LARGEST)] * len(self.coding.coefficients)
         return self._evolved([*inside, *self._exponent_bounds(), (0.0, float(self.target.max()))], self.cost)
 
@@ -238,7 +241,9 @@ class ConstantsFit:
         return np.asarray(found.x, dtype=np.float64)
 
     def _with_coefficients(self, exponents: Floats) -> tuple[Floats, Floats]:
-        """All constants [sets, constants] of exponents [sets, ...], with good coefficients, and what these cost."""
+        """Return all constants, [sets, constants], with good coefficients for `exponents`, [sets, p and q], and their
+        cost, [sets].
+        """
         basis = self.coding.basis(exponents, self.coded) / self.target[:, None]
         gram = basis.transpose(0, 2, 1) @ basis / len(self.target)
         right = basis.mean(axis=1)
@@ -262,7 +267,7 @@ class ConstantsFit:
         return np.concatenate([errors, self._pulls(constants[:-1])[0]])
 
     def _slopes(self, constants: Floats) -> Floats:
-        """[residuals, constants]: derivatives of the residuals."""
+        """Return the derivatives of the residuals, [residuals, constants]."""
         coding = self.coding
         basis = coding.basis(constants[None, coding.exponents], self.coded)[0]
         parts = basis[:, :-1] * constants[: len(coding.coefficients)]
@@ -276,7 +281,7 @@ class ConstantsFit:
         return np.vstack([slopes, pulled])
 
     def _pulls(self, constants: Floats) -> tuple[Floats, Floats]:
-        """The penalty as residuals, whose squares it is, and their derivatives."""
+        """Return the penalty as residuals, whose squares add up to it, and their derivatives."""
         root = np.sqrt(self.weight)
         if self.settings.penalty == "l1":
             rounded = constants**2 + SHARPNESS**2
@@ -296,10 +301,12 @@ class ConstantsFit:
 
 
 def nonnegative(gram: Floats, right: Floats) -> Floats:
-    """[sets, k] weights >= 0 that nearly minimise w' gram w - 2 right' w; gram: [sets, k, k], right: [sets, k].
+    """Return weights w >= 0, [sets, k], that nearly minimise w' gram w - 2 right' w.
 
-    Solved without the bound first; then the most negative weight is held at 0 and the rest solved again, until none is
-    negative. Good enough to tell sets of exponents apart; the polish does it exactly.
+    gram: [sets, k, k]. right: [sets, k].
+
+    The weights are first solved for without the bound. Then the most negative weight is fixed at 0 and the rest solved
+    for again, until no weight is negative. This is good enough to compare sets of exponents; the polish is exact.
     """
     count = right.shape[1]
     eye = np.eye(count)
@@ -320,11 +327,12 @@ def nonnegative(gram: Floats, right: Floats) -> Floats:
 
 
 def cross_validated(problem: ConstantsFit) -> tuple[float, float, Floats]:
-    """The weight whose formula errs least on rows left out, its mean absolute error there, and there measured /
-    predicted - 1, [rows]. Each fold searches the whole space once and goes on from there for each weight.
+    """Return the weight whose formula has the smallest mean absolute relative error on rows left out, that error, and
+    measured / predicted - 1 of the rows left out. Each fold searches the whole space once, and polishes the result for
+    each weight.
 
-    A row with a text level that no other fold has does not count, because nothing told the level's constant; all count
-    where that leaves none.
+    A row with a text level that no other fold has does not count, because the other folds say nothing about the level's
+    constant. If this leaves no row, all rows count.
     """
     settings, rows = problem.settings, len(problem.target)
     weights = (0.0,) if settings.penalty == "none" else settings.weights
@@ -347,7 +355,7 @@ def cross_validated(problem: ConstantsFit) -> tuple[float, float, Floats]:
 
 
 def _usual(runs: Runs, name: str) -> float | str:
-    """The median of numbers that occurs, the most common text."""
+    """Return the usual value of a column: of numbers the value nearest to the median, of texts the most common."""
     column = runs.columns[name]
     if isinstance(column, tuple):
         return max(sorted(set(column)), key=column.count)

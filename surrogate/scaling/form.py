@@ -1,4 +1,4 @@
-"""What a scaling formula is made of, and how columns of runs enter it: powers of numbers, a constant per text."""
+"""The terms of a scaling formula, and how columns of runs enter it: powers of numbers, a constant per text level."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from placer.errors import BadInputError, listed, plain, short
 from surrogate.scaling.runs import Floats, Runs
 
-TINY, FAR = 1e-300, 300.0  # what a zero counts as under a logarithm; the largest exponent of e, still finite squared
+TINY, FAR = 1e-300, 300.0  # replaces a zero under a logarithm; the largest exponent of e, whose square is still finite
 JOIN = "*"
 CONSTANT = "C"
-OF_PREDICTIONS = ("value", "low", "high", "ratio")  # what predictions hold beside the target
+OF_PREDICTIONS = ("value", "low", "high", "ratio")  # columns of predictions beside the target
 
 
 @dataclass(frozen=True)
 class Form:
-    """terms: the columns of each summand; extrinsic: the columns whose powers scale the sum.
+    """The form of a formula. terms: the columns of each summand. extrinsic: the columns whose powers scale the sum.
 
-    The plain form has one column a term. Here a term may join several, `filters*kernel`: a_i prod_k x_k^p_ik, for
-    a convolution's work is a product of both, and no sum of powers is one. A text column gives its term one
-    coefficient per level, and as an extrinsic factor one factor per level.
+    The plain form has one column per term. Here a term may join several columns, `filters*kernel`: a_i prod_k x_k^p_ik,
+    because a convolution's work is a product of both, which a sum of powers cannot express. A text column gives its
+    term one coefficient per level, and as an extrinsic factor one factor per level.
     """
 
     terms: tuple[tuple[str, ...], ...]
@@ -49,7 +49,7 @@ class Form:
 
     @classmethod
     def parse(cls, intrinsic: str, extrinsic: str = "") -> Form:
-        """From `a,b*c` and `d,e`. Raises BadInputError."""
+        """Parse texts such as `a,b*c` and `d,e`. Raises BadInputError."""
         terms = tuple(tuple(name.strip() for name in term.split(JOIN)) for term in _listed(intrinsic))
         return cls(terms, _listed(extrinsic))
 
@@ -59,7 +59,7 @@ class Form:
 
     @property
     def is_joined(self) -> bool:
-        """Whether a term has several columns, as none of the plain form has."""
+        """Whether a term has several columns, unlike in the plain form."""
         return any(len(term) > 1 for term in self.terms)
 
     def __str__(self) -> str:
@@ -68,8 +68,9 @@ class Form:
 
 
 class Coded(NamedTuple):
-    """Rows as the formula takes them. masks: [rows, coefficients] 0 or 1; logs: [rows, intrinsic exponents], of the
-    columns over their typical values; factors: [rows, extrinsic exponents], logs or 0 and 1 for a text's levels.
+    """Rows as the formula takes them. masks: [rows, coefficients] 0 or 1. logs: [rows, intrinsic exponents], logarithms
+    of columns divided by their typical values. factors: [rows, extrinsic exponents], logarithms, or 0 and 1 for a
+    text's levels.
     """
 
     masks: Floats
@@ -77,17 +78,17 @@ class Coded(NamedTuple):
     factors: Floats
 
     def of_rows(self, rows: NDArray[np.intp]) -> Coded:
-        """Some of the rows."""
+        """Return the rows with the numbers `rows`."""
         return Coded(*(part[rows] for part in self))
 
 
 @dataclass(frozen=True)
 class Coding:
-    """A form, and what the runs that it is fitted to were like.
+    """A form, and the levels and typical values of the runs that it is fitted to.
 
-    levels: of each text column, sorted. typical: of each column of numbers the geometric mean of its positive values,
-    by which it is divided. The constants stand in one vector: coefficients a, intrinsic exponents p, extrinsic
-    exponents q, and C.
+    levels: the levels of each text column, sorted. typical: for each column of numbers the geometric mean of its
+    positive values, by which the column is divided. The constants are one vector: coefficients a, intrinsic exponents
+    p, extrinsic exponents q, and C.
     """
 
     form: Form
@@ -96,7 +97,7 @@ class Coding:
 
     @classmethod
     def of(cls, form: Form, runs: Runs) -> Coding:
-        """Raises BadInputError for a term with two text columns."""
+        """Return the coding of `form` for `runs`. Raises BadInputError for a term with two text columns."""
         levels = {n: tuple(sorted(set(runs.columns[n]))) for n in form.columns if runs.is_text(n)}
         for term in form.terms:
             texts = [name for name in term if name in levels]
@@ -107,18 +108,18 @@ class Coding:
 
     @cached_property
     def coefficients(self) -> tuple[tuple[int, str | None], ...]:
-        """(term, level of its text column) of each a."""
+        """Return (term, level of its text column or None) of each a."""
         return tuple((i, level) for i, term in enumerate(self.form.terms) for level in self._levels_of(term))
 
     @cached_property
     def powers(self) -> tuple[tuple[int, str], ...]:
-        """(term, column) of each p."""
+        """Return (term, column) of each p."""
         terms = enumerate(self.form.terms)
         return tuple((i, name) for i, term in terms for name in term if name not in self.levels)
 
     @cached_property
     def factors(self) -> tuple[tuple[str, str | None], ...]:
-        """(column, level) of each q; a text's first level has none, because its factor is 1."""
+        """Return (column, level or None) of each q. A text's first level has no q, because its factor is 1."""
         found: list[tuple[str, str | None]] = []
         for name in self.form.extrinsic:
             found += [(name, level) for level in self.levels.get(name, ("", None))[1:]]
@@ -126,7 +127,7 @@ class Coding:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What each constant is called: `a layers`, `a activation: activation=relu`, `p filters*kernel: kernel`, C."""
+        """The name of each constant: `a layers`, `a activation: activation=relu`, `p filters*kernel: kernel`, C."""
         terms = [JOIN.join(term) for term in self.form.terms]
         levelled = {i: next((n for n in term if n in self.levels), "") for i, term in enumerate(self.form.terms)}
         a = [f"a {terms[i]}" + ("" if level is None else f": {levelled[i]}={level}") for i, level in self.coefficients]
@@ -136,11 +137,11 @@ class Coding:
 
     @property
     def exponents(self) -> slice:
-        """Where p and q stand in the vector of constants."""
+        """The slice of p and q in the vector of constants."""
         return slice(len(self.coefficients), len(self.names) - 1)
 
     def coded(self, columns: Mapping[str, Floats | Sequence[str]]) -> Coded:
-        """Rows as the formula takes them. Raises BadInputError for a level that no run had."""
+        """Return rows as the formula takes them. Raises BadInputError for a level that no run had."""
         rows = len(next(iter(columns.values())))
         masks = [self._mask(i, level, columns, rows) for i, level in self.coefficients]
         logs = [self._log(name, columns) for _, name in self.powers]
@@ -151,15 +152,15 @@ class Coding:
         return Coded(*(_stacked(found, rows) for found in (masks, logs, factors)))
 
     def levels_of(self, coded: Coded) -> Floats:
-        """[rows, constants of text levels] 0 or 1: which levels a row has. One constant belongs to each level, but none
-        to the first of an extrinsic column, whose factor is 1.
+        """Return which levels each row has, [rows, constants of text levels] 0 or 1. Each level has one constant,
+        except the first level of an extrinsic column, whose factor is 1.
         """
         inside = [level is not None for _, level in self.coefficients]
         outside = [level is not None for _, level in self.factors]
         return np.hstack([coded.masks[:, inside], coded.factors[:, outside]])
 
     def basis(self, exponents: Floats, coded: Coded) -> Floats:
-        """What coefficients and C are multiplied by, [sets, rows, coefficients + 1], of exponents [sets, p and q]."""
+        """Return the multipliers of coefficients and C, [sets, rows, coefficients + 1]. exponents: [sets, p and q]."""
         p, q = exponents[:, : len(self.powers)], exponents[:, len(self.powers) :]
         scale = q @ coded.factors.T
         of_term = []
@@ -171,7 +172,7 @@ class Coding:
         return np.stack([*found, np.ones_like(scale)], axis=2)
 
     def values(self, constants: Floats, coded: Coded) -> Floats:
-        """The formula, [sets, rows] over the typical time, of constants [sets, constants]."""
+        """Return the formula's values, [sets, rows], divided by the typical time. constants: [sets, constants]."""
         basis = self.basis(constants[:, self.exponents], coded)
         weights = np.concatenate([constants[:, : len(self.coefficients)], constants[:, -1:]], axis=1)
         found: Floats = np.einsum("srk,sk->sr", basis, weights)

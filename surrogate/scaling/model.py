@@ -1,4 +1,4 @@
-"""A fitted scaling formula: what it predicts, how sure it is, and where it leaves what was measured."""
+"""A fitted scaling formula: its predictions, their intervals, and where a run is outside the measured range."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placer.errors import BadInputError, listed, plain, short
 from surrogate.scaling.form import Coding
 from surrogate.scaling.runs import Floats
 
-LEVEL = 0.9  # of intervals
+LEVEL = 0.9  # the share of new runs that lie in the predicted interval
 NOTHING = 1e-12
 
 Value = float | str
@@ -20,7 +20,7 @@ Columns = Mapping[str, Floats | Sequence[str]]
 
 
 class Predicted(NamedTuple):
-    """value: [rows] in the target's unit. low, high: of a new run, in LEVEL of all cases."""
+    """Predictions. value: [rows] in the target's unit. low, high: the interval of a new run."""
 
     value: Floats
     low: Floats
@@ -29,7 +29,7 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True)
 class ScalingModel:
-    """t = scale * ((sum_i a_i prod_k x_k^p_ik) * prod_j y_j^q_j + C), every column over its typical value."""
+    """t = scale * ((sum_i a_i prod_k x_k^p_ik) * prod_j y_j^q_j + C), every column divided by its typical value."""
 
     coding: Coding
     target: str
@@ -38,18 +38,18 @@ class ScalingModel:
     samples: Floats = field(repr=False)  # [bootstrap, constants]
     errors: Floats = field(repr=False)  # quantiles of measured / predicted - 1 on rows left out
     bounds: tuple[float, float]  # of the intrinsic exponents
-    ranges: Mapping[str, tuple[float, float]]  # of the columns of numbers
-    usual: Mapping[str, Value]  # of every column the value that stands for it
+    ranges: Mapping[str, tuple[float, float]]  # the measured range of each column of numbers
+    usual: Mapping[str, Value]  # the usual value of each column
     rows: int
     penalty: str
     weight: float
     seed: int
-    mape: float  # mean absolute relative error on the rows fitted
-    mape_cv: float  # and on rows left out
+    mape: float  # mean absolute relative error on the fitted rows
+    mape_cv: float  # mean absolute relative error on rows left out
 
     def values(self, columns: Columns, constants: Floats | None = None) -> Floats:
-        """[rows] in the target's unit; [sets, rows] by other `constants` [sets, constants]. Raises BadInputError for a
-        level that no run had.
+        """Return the predicted values, [rows] in the target's unit; [sets, rows] for other `constants`, [sets,
+        constants]. Raises BadInputError for a level that no run had.
         """
         coded = self.coding.coded(columns)
         if constants is not None:
@@ -59,8 +59,10 @@ class ScalingModel:
         return rows
 
     def predict(self, columns: Columns, level: float = LEVEL) -> Predicted:
-        """With the interval in which a new run lies in `level` of all cases: the constants vary as in the bootstrap,
-        and a run about its prediction as the rows left out did about theirs.
+        """Return predictions, each with the interval in which a new run lies in a share `level` of all cases.
+
+        The interval has two causes: the constants vary as in the bootstrap, and a run differs from its prediction as
+        the rows left out did from theirs.
         """
         value = self.values(columns)
         sets = self.values(columns, self.samples) if len(self.samples) else value[None, :]
@@ -70,8 +72,10 @@ class ScalingModel:
         return Predicted(value, np.minimum(low, value), np.maximum(high, value))
 
     def row(self, given: Mapping[str, Value]) -> dict[str, Value]:
-        """A run with `given` values and the usual ones for the rest. Raises BadInputError for an unknown column, for
-        text where the model has numbers or the reverse, and for a number that powers cannot take.
+        """Return a run with the values `given`, and the usual values in the other columns.
+
+        Raises BadInputError for an unknown column, for text in a column of numbers or the reverse, and for a number
+        that powers cannot take.
         """
         for name, value in given.items():
             if name not in self.usual:
@@ -85,12 +89,12 @@ class ScalingModel:
         return {**self.usual, **given}
 
     def table(self, row: Mapping[str, Value], vary: str | None = None, values: Sequence[Value] = ()) -> Columns:
-        """The columns of `row`, once, or with each of `values` in the column `vary`."""
+        """Return the columns of one run, `row`; or of several runs, with each of `values` in the column `vary`."""
         rows = [{**row, vary: value} for value in values] if vary is not None else [dict(row)]
         return {name: _column([r[name] for r in rows], name in self.coding.levels) for name in self.coding.form.columns}
 
     def outside(self, row: Mapping[str, Value]) -> list[str]:
-        """Where a run leaves what was measured, one phrase each: `batch 512 (8 to 64 were measured)`."""
+        """Return a phrase for each number of a run outside the measured range: `batch 512 (8 to 64 were measured)`."""
         found = []
         for name, (low, high) in self.ranges.items():
             value = row[name]
@@ -99,7 +103,7 @@ class ScalingModel:
         return found
 
     def shares(self, columns: Columns) -> dict[str, float]:
-        """Mean share of each term's time in the runs of `columns`, and of C's."""
+        """Return the mean share of the time that each term, and C, takes in the runs of `columns`."""
         coded = self.coding.coded(columns)
         basis = self.coding.basis(self.constants[None, self.coding.exponents], coded)[0]
         weights = np.append(self.constants[: len(self.coding.coefficients)], self.constants[-1])

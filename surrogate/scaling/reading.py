@@ -1,4 +1,4 @@
-"""What a fitted scaling formula says: which factor matters, by which power, and where scaling stops paying."""
+"""The meaning of a fitted scaling formula: which factor matters, by which power, and where scaling stops paying."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from surrogate.scaling.form import CONSTANT
 from surrogate.scaling.model import LEVEL, Columns, ScalingModel, Value
 from surrogate.scaling.runs import Floats
 
-STEP = 1e-4  # the relative change by which elasticities are told
-MOST = 4096  # how far a scaling is followed
-IDLE = 0.01  # what matters less hardly does
+STEP = 1e-4  # the relative change of a column from which its power is computed
+MOST = 4096  # the largest number up to which a scaling is followed
+IDLE = 0.01  # a factor whose share is smaller hardly matters
 NEAR_BOUND = 1e-3
-PAYS = 0.05  # one more must make a run this much shorter
+PAYS = 0.05  # scaling by one more pays if runs get shorter by this share
 
 
 @dataclass(frozen=True)
 class Factor:
-    """What one column does.
+    """The effect of one column.
 
-    matters: its share of all that the columns do, by |log ratio|. ratio: how many times longer runs take at its highest
-    value, for text at its slowest level, than at its lowest or fastest, all else as it was: the geometric mean over
-    the runs. power: of numbers, by how many percent runs get longer for 1 % more, the mean over the runs; low, high:
-    its interval.
+    matters: its share of the effects of all columns, by |log ratio|. ratio: how many times longer runs take at its
+    highest value than at its lowest (of text, at its slowest level than at its fastest), other columns unchanged; the
+    geometric mean over the runs. power: of numbers, by how many percent runs get longer if the column grows by 1 %; the
+    mean over the runs. low, high: the interval of power.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Factor:
 
 
 def factors(model: ScalingModel, columns: Columns) -> list[Factor]:
-    """Every column, what matters most first. columns: the runs, as they were fitted."""
+    """Return the factor of every column, the one that matters most first. columns: the runs of the fit."""
     found = [_factor(model, columns, name) for name in model.coding.form.columns]
     total = sum(abs(np.log(factor.ratio)) for factor in found) or 1.0
     weighed = [Factor(f.name, float(abs(np.log(f.ratio)) / total), f.ratio, f.power, f.low, f.high) for f in found]
@@ -46,8 +46,8 @@ def factors(model: ScalingModel, columns: Columns) -> list[Factor]:
 
 
 def intervals(model: ScalingModel) -> dict[str, tuple[float, float, float]]:
-    """Each constant by name: its value, and the bounds of its interval over the bootstrap. Of columns over their
-    typical values and times over the typical time.
+    """Return each constant by name: its value, and the bounds of its interval over the bootstrap. The constants are for
+    columns divided by their typical values and times divided by the typical time.
     """
     samples = model.samples if len(model.samples) else model.constants[None, :]
     low, high = np.quantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
@@ -56,7 +56,7 @@ def intervals(model: ScalingModel) -> dict[str, tuple[float, float, float]]:
 
 
 def at_bounds(model: ScalingModel) -> list[str]:
-    """Intrinsic exponents of summands that matter which ended at a bound of their range."""
+    """Return the names of intrinsic exponents that ended at a bound of their range, of summands that matter."""
     found = []
     first = len(model.coding.coefficients)
     for k, (term, _) in enumerate(model.coding.powers):
@@ -68,8 +68,8 @@ def at_bounds(model: ScalingModel) -> list[str]:
 
 
 def stops_paying(model: ScalingModel, row: Mapping[str, Value], name: str, pays: float = PAYS) -> int | None:
-    """From which whole number of `name` on one more makes a run like `row` shorter by less than `pays`; 1 where it
-    never gets that much shorter, None where it still does at MOST.
+    """Return the first whole number of `name` from which one more makes a run like `row` shorter by less than `pays`.
+    1 if a run never gets that much shorter, None if it still does at MOST.
     """
     values = np.arange(1, MOST + 1, dtype=np.float64)
     seconds = model.values(model.table(row, name, values.tolist()))
@@ -128,7 +128,7 @@ def _factor(model: ScalingModel, columns: Columns, name: str) -> Factor:
 
 
 def _powers(model: ScalingModel, columns: Columns, name: str, constants: Floats) -> Floats:
-    """[sets]: d log t / d log column, the mean over the runs."""
+    """Return d log t / d log column for each set of constants, [sets], as the mean over the runs."""
     more = {**columns, name: np.asarray(columns[name], dtype=np.float64) * (1 + STEP)}
     before, after = model.values(columns, constants), model.values(more, constants)
     found: Floats = (np.log(after / before) / np.log1p(STEP)).mean(axis=1)

@@ -1,4 +1,4 @@
-"""A table of runs, from CSV or Parquet, whose columns are checked before anything is fitted to them."""
+"""A table of runs, from CSV or Parquet, whose columns are checked before a formula is fitted to them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Texts = tuple[str, ...]
 Row = Sequence[Any]
 FORMATS = (".csv", ".parquet")
 MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
-MOST_ROWS = 2_000  # of a table that are kept, so that a fit takes seconds
-BATCH_ROWS = 1 << 14  # of Parquet that are read at a time
+MOST_ROWS = 2_000  # the most rows of a table that are kept, so that a fit takes seconds
+BATCH_ROWS = 1 << 14  # rows of Parquet that are read at a time
 
 
 @dataclass(frozen=True)
 class Runs:
-    """source: where they come from, for error lines. columns: float64 [rows] of numbers, or the texts of [rows].
-    drawn_from: the rows of the table from which these were drawn; None where these are all. places: where each of
-    these was in it.
+    """A table of runs. source: where the runs come from, for error messages. columns: each is float64 [rows], or [rows]
+    texts. drawn_from: the number of rows in the table that the runs were drawn from; None if all were taken. places:
+    the position of each run in that table.
     """
 
     source: str
@@ -44,7 +44,7 @@ class Runs:
 
     @classmethod
     def of(cls, cells: Mapping[str, Sequence[Any]], source: str = "the runs") -> Runs:
-        """From cells as they were read, by column. Raises BadInputError where a column cannot be used."""
+        """Make runs from cells as they were read, by column. Raises BadInputError if a column cannot be used."""
         columns = {name: _Column(source, name) for name in cells}
         for i, row in enumerate(zip(*cells.values(), strict=True), 1):
             for column, cell in zip(columns.values(), row, strict=True):
@@ -54,11 +54,11 @@ class Runs:
         return cls(source, {name: columns[name].of(found) for name, found in cells.items()})
 
     def row(self, i: int) -> int:
-        """The number of a row in its table, counted from 1."""
+        """Return the number of run `i` in its table, counted from 1."""
         return (self.places[i] if self.places else i) + 1
 
     def numbers(self, name: str) -> Floats:
-        """A column of numbers. Raises BadInputError where it has text."""
+        """Return a column of numbers. Raises BadInputError if the column holds text."""
         found = self.columns[name]
         if isinstance(found, tuple):
             raise BadInputError(
@@ -75,11 +75,11 @@ class Runs:
 
 
 def read_runs(path: str | Path, names: Sequence[str], most: int = MOST_ROWS, seed: int = 0) -> Runs:
-    """The columns `names` of a .csv file (with a header) or a .parquet file. Of more than `most` rows, so many are
-    drawn at random by `seed`; all are checked, and no more than these are in memory at once.
+    """Read the columns `names` of a .csv file (with a header) or a .parquet file. If there are more than `most` rows,
+    `most` of them are drawn at random by `seed`. All rows are checked, but only the drawn ones are kept in memory.
 
-    Raises BadInputError, of one line, for a file or column that is not there, for missing values, and for text in a
-    column of numbers.
+    Raises BadInputError, of one line, for a missing file or column, for missing values, and for text in a column of
+    numbers.
     """
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
@@ -93,7 +93,7 @@ def read_runs(path: str | Path, names: Sequence[str], most: int = MOST_ROWS, see
 
 
 def _read(source: str, rows: Iterator[Row], names: Sequence[str], most: int, rng: random.Random) -> Runs:
-    """Read the header and then all rows; keep at most so many by reservoir sampling (Vitter 1985, algorithm R)."""
+    """Read the header and then all rows; keep at most `most` by reservoir sampling (Vitter 1985, algorithm R)."""
     header = next(rows)
     for name in names:
         if name not in header:
@@ -120,7 +120,9 @@ def _read(source: str, rows: Iterator[Row], names: Sequence[str], most: int, rng
 
 
 def _check_file(path: Path) -> None:
-    """A pipe is refused, because nobody may ever write into it. Raises OSError where there is nothing at all."""
+    """Raise BadInputError for a file that is too large, and for anything other than a file, such as a pipe, because
+    reading a pipe may wait forever. Raises OSError if the path does not exist.
+    """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise BadInputError(f"{path}: is no file; give the path of a table of runs.")
@@ -132,7 +134,7 @@ def _check_file(path: Path) -> None:
 
 
 def _csv(path: Path) -> Generator[Row, None, None]:
-    """The header, and then each row."""
+    """Yield the header, then each row."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = csv.reader(file)
@@ -152,7 +154,7 @@ def _csv(path: Path) -> Generator[Row, None, None]:
 
 
 def _parquet(path: Path, names: Sequence[str]) -> Generator[Row, None, None]:
-    """The header, and then each row: of the columns `names` where all are there."""
+    """Yield the header, then each row, of the columns `names`. If one is missing, yield the whole header alone."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -179,12 +181,12 @@ def _parquet(path: Path, names: Sequence[str]) -> Generator[Row, None, None]:
 
 @dataclass
 class _Column:
-    """What a column holds, cell by cell: numbers, or text in every row, and never nothing."""
+    """A check of one column, cell by cell: it must hold numbers only or text only, and no empty cell."""
 
     source: str
     name: str
     has_number: bool = False
-    text: tuple[int, str] | None = None  # the first that is no number, and its row
+    text: tuple[int, str] | None = None  # (row, cell) of the first cell that is no number
     infinite: int | None = None  # the first row with a number that is not finite
 
     @property
@@ -192,7 +194,7 @@ class _Column:
         return f"{self.source}: column {short(self.name)}"
 
     def look(self, cell: Any, row: int) -> None:
-        """Take in a cell. Raises BadInputError where it is empty."""
+        """Check a cell and note its kind. Raises BadInputError if the cell is empty."""
         number = _number(cell)
         if number is None:
             if _is_missing(cell):
@@ -206,7 +208,10 @@ class _Column:
             self.has_number = True
 
     def of(self, cells: Sequence[Any]) -> Floats | Texts:
-        """Some of its cells as the column's kind. Raises BadInputError where it has none."""
+        """Return `cells` of this column as numbers or texts.
+
+        Raises BadInputError if the column mixes numbers with text or has a number that is not finite.
+        """
         if self.text is None:
             if self.infinite is not None:
                 raise BadInputError(f"{self.where} is not finite in row {self.infinite}; correct it.")
@@ -233,7 +238,7 @@ def _number(cell: Any) -> float | None:
 
 
 def number(text: str) -> float:
-    """A number in a table. Raises ValueError for any other text, also for that of `3_3`, which Python would read."""
+    """Parse a number in a table. Raises ValueError for other texts, also for `3_3`, which Python would accept."""
     if "_" in text:
         raise ValueError(f"{text!r} is no number")
     return float(text)

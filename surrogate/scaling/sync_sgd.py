@@ -1,9 +1,9 @@
-"""Synchronous SGD on N devices, by formula: reading, copying, forward, backward, gradients summed as they come, update.
+"""Synchronous SGD on N devices, by formula: reading, copying, forward, backward, summing of gradients, update.
 
 Each device holds a copy of the model and takes its part of the batch. The gradient of a layer can be summed over the
-devices as soon as it is there, while the layers before it are still in their backward pass ("wait-free
+devices as soon as it is computed, while the layers before it are still in their backward pass ("wait-free
 backpropagation", Zhang et al. 2017, Poseidon, section 3.1). A ring takes 2 (N - 1) rounds of 1/N of the bytes
-(Patarasuk & Yuan 2009); a parameter server takes every other device's gradients in and hands the sums out.
+(Patarasuk & Yuan 2009). A parameter server receives the gradients of all other devices and sends them the sums.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ BATCHES = ("fixed", "shared")
 
 @dataclass(frozen=True)
 class SgdSettings:
-    """How devices train together."""
+    """Settings of how devices train together."""
 
     form: str = "ring"  # how gradients are summed, one of FORMS
     overlap: bool = True  # sum while the backward pass goes on
     batch: str = "fixed"  # each device takes the graph's batch; or `shared`, each takes its share of it
     slots: int = 0  # optimizer slots per parameter among the graph's memory_bytes: 0 for SGD, 1 momentum, 2 Adam
-    bucket_bytes: float = 0.0  # gradients that are summed at once have at least so many
-    input_bytes: float = 0.0  # of the graph's batch
-    io_bytes_per_s: float = math.inf  # at which all devices together read them
-    host_bytes_per_s: float = math.inf  # at which they are copied to each device
-    prefetch: bool = True  # read and copy the next batch meanwhile
+    bucket_bytes: float = 0.0  # gradients are summed together until they have at least this many bytes
+    input_bytes: float = 0.0  # bytes of the graph's batch
+    io_bytes_per_s: float = math.inf  # the speed at which all devices together read input
+    host_bytes_per_s: float = math.inf  # the speed at which input is copied to each device
+    prefetch: bool = True  # read and copy the next batch during this iteration
     host_busy: float = (
-        0.0  # share of the copying that devices compute for, which prefetch cannot hide; 1 of CPU workers
+        0.0  # the share of the copying that takes compute time, which prefetch cannot hide; 1 for CPU workers
     )
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class SgdSettings:
 
 
 class Layer(NamedTuple):
-    """One piece of the backward pass: backward_s [devices] until this layer's gradient, of gradient_bytes, is there."""
+    """One piece of the backward pass, which takes backward_s, [devices], and computes a gradient of gradient_bytes."""
 
     name: str
     backward_s: tuple[float, ...]
@@ -71,8 +71,8 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class StepWork:
-    """What a training step asks of each of these devices. layers: in the order of the backward pass, the last layer
-    first; what follows the last gradient has 0 bytes.
+    """The work of a training step on each device, in seconds. layers: in the order of the backward pass, the last layer
+    first. Backward ops after the last gradient form a layer of 0 bytes.
     """
 
     forward_s: tuple[float, ...]
@@ -80,7 +80,7 @@ class StepWork:
     update_s: tuple[float, ...]
 
     def with_batch(self, share: float) -> StepWork:
-        """With this share of the batch, if both passes take time in proportion to it; the update stays as it is."""
+        """Return the work for a share of the batch. Both passes shrink in proportion to it; the update is the same."""
         layers = [layer._replace(backward_s=tuple(s * share for s in layer.backward_s)) for layer in self.layers]
         return StepWork(tuple(s * share for s in self.forward_s), tuple(layers), self.update_s)
 
@@ -96,8 +96,8 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Iteration:
-    """One iteration on `devices` devices, as its slowest device sees it. examples: of the graph's batches, per
-    iteration. With prefetch, `copy` is of the next batch, and `io` reads the one after it.
+    """One iteration on `devices` devices, seen from the slowest device. examples: how many of the graph's batches all
+    devices train on. With prefetch, `copy` copies the next batch, and `io` reads the batch after it.
     """
 
     devices: int
@@ -106,12 +106,12 @@ class Iteration:
 
     @cached_property
     def iteration_s(self) -> float:
-        """Seconds from one iteration's start to the next one's."""
+        """Seconds from the start of one iteration to the start of the next."""
         return max(piece.end_s for piece in self.pieces)
 
     @property
     def batches_per_s(self) -> float:
-        """The graph's batches that all devices together train on, per second."""
+        """How many of the graph's batches all devices together train on per second."""
         return self.examples / self.iteration_s
 
     def busy_s(self, lane: str) -> float:
@@ -119,7 +119,7 @@ class Iteration:
 
     @property
     def exposed_s(self) -> float:
-        """Seconds of summing that the computation does not hide: the device waits for them."""
+        """Seconds of summing that computation does not hide, so that the device waits."""
         training = [piece for piece in self.pieces if piece.lane in ("compute", "network")]
         if not training:
             return 0.0
@@ -127,7 +127,7 @@ class Iteration:
         return max(lasts_s - self.busy_s("compute"), 0.0)
 
     def as_text(self, unit_s: float) -> str:
-        """A column per `unit_s` seconds:
+        """Draw the iteration with a column per `unit_s` seconds:
 
         compute |ffff321..u|
         network |.....3321.|
@@ -141,18 +141,18 @@ class Iteration:
 
 
 def iteration(graph: OpGraph, topology: Topology, devices: int, settings: SgdSettings | None = None) -> Iteration:
-    """One iteration of data-parallel training on `devices` devices: the topology's first, and where it has fewer, more
-    that are no slower than these and linked like them.
+    """Return one iteration of data-parallel training on the first `devices` devices of the topology. If the topology
+    has fewer, the missing devices are assumed to be as fast as its slowest device and linked like its devices.
 
-    Raises BadInputError for a graph without a backward pass or parameters, ops that take no time or an iteration that
-    takes for ever, an op that a device cannot run, a missing link, or fewer than one device.
+    Raises BadInputError for a graph without a backward pass or parameters, ops that take no time, an iteration that
+    takes forever, an op that a device cannot run, a missing link, or fewer than one device.
     """
     return iterations(graph, topology, settings)(devices)
 
 
 def iterations(graph: OpGraph, topology: Topology, settings: SgdSettings | None = None) -> Callable[[int], Iteration]:
-    """`iteration` by the number of devices; what a step asks of devices is computed once for all numbers beyond those
-    of the topology.
+    """Return `iteration` as a function of the number of devices. The work of a step is cached, once for all numbers
+    beyond the topology's.
     """
     settings = settings or SgdSettings()
     work_on = cache(lambda devices: work_of(graph, topology, devices, settings.slots))
@@ -177,11 +177,11 @@ def iterations(graph: OpGraph, topology: Topology, settings: SgdSettings | None 
 
 @dataclass(frozen=True)
 class Sum:
-    """What summing a gradient over `devices` devices takes. out: the links of the ring, or from each device to the
-    server, which is the first one; back: from the server to each. queued: a device's transfers wait for each other
-    (contention `port`). With more devices than links, links repeat.
+    """The time to sum a gradient over `devices` devices. out: the links of the ring, or from each device to the server,
+    which is the first device. back: the links from the server to each device. queued: a device's transfers wait for
+    each other (contention `port`). If there are more devices than links, links repeat.
 
-    What a transfer costs the computing ends is never hidden: it delays the backward pass.
+    The compute time that a transfer takes at its two devices is never hidden: it delays the backward pass.
     """
 
     devices: int
@@ -201,7 +201,7 @@ class Sum:
         return sum(total([link.transfer_s(gradient_bytes) for link in way]) for way in ways)
 
     def ends_s(self, gradient_bytes: float) -> float:
-        """Seconds that sending and receiving take of the busiest device."""
+        """Seconds that the busiest device sends and receives."""
         if self.devices == 1:
             return 0.0
         if self.form == "ring":
@@ -216,7 +216,7 @@ class Sum:
 
     @property
     def _turns(self) -> int:
-        """Turns in which a round's transfers go round the ring where no device takes part in two at once."""
+        """The number of turns for the transfers of one round: 1, or more if no device may take part in two at once."""
         return 1 if not self.queued else 2 + self.devices % 2
 
     def _repeated(self, links: Sequence[Link]) -> list[Link]:
@@ -224,7 +224,7 @@ class Sum:
 
 
 def summing(topology: Topology, devices: int, form: str) -> Sum:
-    """How `devices` devices sum gradients. Raises BadInputError where a link is missing."""
+    """Return how `devices` devices sum gradients. Raises BadInputError if a link is missing."""
     known = min(devices, len(topology))
     if devices == 1:
         return Sum(1, form)
@@ -239,10 +239,10 @@ def summing(topology: Topology, devices: int, form: str) -> Sum:
 
 
 def work_of(graph: OpGraph, topology: Topology, devices: int, slots: int = 0) -> StepWork:
-    """What a step of `graph` asks of the first `devices` devices. Raises BadInputError, see `iteration`.
+    """Return the work of a step of `graph` on the first `devices` devices. Raises BadInputError, see `iteration`.
 
-    A layer is what shares a device (`colocate`) and holds memory_bytes; its gradient, of as many bytes without the
-    optimizer's slots, is there after the last backward op that it contains or that its update needs.
+    A layer is a set of colocated ops (`colocate`) that hold memory_bytes. Its gradient has the same bytes without the
+    optimizer's slots. It is ready after the last backward op that the layer contains or that its update needs.
     """
     costs = cost_matrix(graph, topology)[:, :devices]
     if np.isinf(costs).any():
@@ -268,8 +268,8 @@ def work_of(graph: OpGraph, topology: Topology, devices: int, slots: int = 0) ->
 
 
 def phases_of(graph: OpGraph) -> list[str]:
-    """The phase of each op. Where the graph tells none: of ops that share `colocate` the first is forward, the others
-    backward, as in profiles whose backward pass mirrors the forward one.
+    """Return the phase of each op. If the graph has no phases, the first op of those that share `colocate` is forward
+    and the others backward, as in profiles whose backward pass mirrors the forward pass.
     """
     if any(op.phase for op in graph.ops):
         return [op.phase or "forward" for op in graph.ops]
@@ -281,8 +281,12 @@ def phases_of(graph: OpGraph) -> list[str]:
 
 
 def _gradients(graph: OpGraph, phases: Sequence[str], place: dict[int, int]) -> dict[int, float]:
-    """Bytes held by the layers whose gradient is there after the backward op in this place. place: of backward ops."""
-    known = dict(place)  # of each backward op, and of each update op's last backward op, through other update ops
+    """Return place of a backward op -> bytes held by the layers whose gradient is ready after it.
+
+    place: op -> its place among the backward ops.
+    """
+    # The place of each backward op, and for each update op that of the last backward op it needs (also indirectly).
+    known = dict(place)
     for v in graph.order:
         if phases[v] == "update":
             known[v] = max((known.get(e.src, NONE) for e in graph.in_edges[v]), default=NONE)
@@ -296,7 +300,9 @@ def _gradients(graph: OpGraph, phases: Sequence[str], place: dict[int, int]) -> 
 
 
 def laid_out(work: StepWork, sums: Sum, settings: SgdSettings) -> Iteration:
-    """What happens when. Sums wait for the slowest device; updates for their sum and the end of the backward pass."""
+    """Return the iteration with all its pieces. A sum waits for the slowest device; an update waits for its sum and the
+    end of the backward pass.
+    """
     shared = settings.batch == "shared"
     io_s = settings.input_bytes * (1 if shared else sums.devices) / settings.io_bytes_per_s
     copy_s = settings.input_bytes / (sums.devices if shared else 1) / settings.host_bytes_per_s
@@ -321,7 +327,7 @@ def laid_out(work: StepWork, sums: Sum, settings: SgdSettings) -> Iteration:
 
 
 def _backward(work: StepWork, bucket_bytes: float, clock: _Clock) -> Iterator[tuple[str, float]]:
-    """Runs the backward pass; stops at each gradient, or bucket of gradients, that is ready."""
+    """Run the backward pass, and yield (name, bytes) of each gradient, or bucket of gradients, when it is ready."""
     held = 0.0
     for i, layer in enumerate(work.layers):
         clock.run(layer.name, layer.backward_s)
@@ -332,7 +338,7 @@ def _backward(work: StepWork, bucket_bytes: float, clock: _Clock) -> Iterator[tu
 
 
 class _Clock:
-    """Where each device and the network are."""
+    """The time at which each device and the network are free, and what they have done."""
 
     def __init__(self, begin_s: float, devices: int) -> None:
         self.now = np.full(devices, begin_s)
@@ -341,27 +347,27 @@ class _Clock:
         self.summed: list[tuple[Piece, float]] = []
 
     def run(self, name: str, seconds: ArrayLike) -> None:
-        """Each device computes."""
+        """Let each device compute for `seconds`."""
         before = self.now
         self.now = before + np.asarray(seconds)
         self.computed.append((name, before, self.now))
 
     def sum(self, sums: Sum, name: str, gradient_bytes: float) -> None:
-        """A gradient goes to the network, in turn."""
+        """Sum a gradient over the network, after the gradients before it."""
         self.run(name, np.full(len(self.now), sums.ends_s(gradient_bytes)))
         start_s = max(self.network_s, float(self.now.max()))
         self.network_s = start_s + sums.network_s(gradient_bytes)
         self.summed.append((Piece("network", name, start_s, self.network_s), gradient_bytes))
 
     def update(self, seconds: Floats) -> None:
-        """Each gradient's share of the update, by its bytes, once it is summed."""
+        """Apply each gradient once it is summed. Its share of the update is in proportion to its bytes."""
         total = sum(gradient_bytes for _, gradient_bytes in self.summed)
         for piece, gradient_bytes in self.summed:
             self.now = np.maximum(self.now, piece.end_s)
             self.run("update", seconds * (gradient_bytes / total))
 
     def pieces(self) -> list[Piece]:
-        """Of the device that ends last, and of the network."""
+        """Return the pieces of the device that ends last, and of the network."""
         last = int(self.now.argmax())
         mine = [Piece("compute", name, float(a[last]), float(b[last])) for name, a, b in self.computed]
         return [*mine, *(piece for piece, _ in self.summed)]

@@ -1,7 +1,7 @@
-"""The max-load objective: the busiest device of a pipeline that takes one training step after another.
+"""The max-load objective: the load of the busiest device in a pipeline that runs one training step after another.
 
-`loads` defines it; `MaxLoad` is as exact and takes many mappings at once, and numba, which it needs, is imported at the
-first of them only.
+`loads` defines it. `MaxLoad` is as exact and takes many mappings at once. It needs numba, which is imported at the
+first call.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def loads(
     graph: OpGraph, cost_rows: Sequence[Sequence[float]], topology: Topology, devices: Sequence[int]
 ) -> list[float]:
-    """Seconds of load per device: its ops' costs, and the distinct tensors it receives and sends.
+    """Seconds of load per device: its ops' costs, and the distinct tensors that it receives and sends.
 
-    A tensor is sent once however many devices receive it, and received once however many ops there use it. Ops are
-    summed in the order of the graph, then tensors in that of their ops.
+    A tensor is sent once, whatever the number of devices that receive it, and received once per device, whatever the
+    number of ops that use it there. Ops are summed in the order of the graph, then tensors in the order of their ops.
     """
     load = [0.0] * len(topology)
     for row, d in zip(cost_rows, devices, strict=True):
@@ -46,7 +46,7 @@ def loads(
 
 
 class MaxLoad:
-    """The max-load of mappings of one graph on one topology; what they share is prepared once.
+    """The max-load of mappings of one graph on one topology. Tables that all mappings share are made once.
 
     costs: [ops, devices] seconds, infinity where an op cannot run.
     """
@@ -57,13 +57,13 @@ class MaxLoad:
         self.costs = costs
 
     def value(self, devices: Sequence[int] | NDArray[np.integer]) -> float:
-        """Seconds of the busiest device with op i on device `devices[i]`; infinity where an op cannot run."""
+        """Seconds of load of the busiest device with op i on device `devices[i]`; infinity if an op cannot run."""
         return float(self.values(np.array(devices, dtype=np.int32)[None])[0])
 
     def values(self, rows: ArrayLike) -> NDArray[np.float64]:
-        """`value` of each of `rows`, [mappings, ops] device indices; on all cores where it is worth it.
+        """Return the `value` of each of `rows`, [mappings, ops] device indices; on all cores if the work is worth it.
 
-        Raises BadInputError for another shape, and for a device that is none.
+        Raises BadInputError for a wrong shape and for an invalid device index.
         """
         from surrogate.simulate.kernels.max_load_kernel import max_loads  # numba is slow to import
 
@@ -74,12 +74,12 @@ class MaxLoad:
 
     @cached_property
     def ends(self) -> Ends:
-        """What the compiled loop reads."""
+        """Return the inputs of the compiled loop."""
         from surrogate.simulate.kernels.max_load_kernel import ends_of
 
         return ends_of(needs_of(self.graph), self.costs, self.topology)
 
     @property
     def _size(self) -> int:
-        """Work per mapping; a look at an op or a need takes about a fourth of what simulating one does."""
+        """Steps of work per mapping. Adding up an op or a need takes about a fourth of the time of simulating it."""
         return (len(self.graph) + len(self.ends.user)) // 4

@@ -1,4 +1,4 @@
-"""How much memory a device holds at its fullest moment."""
+"""The most memory that each device holds at any moment of a step."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import NamedTuple
 class Stay(NamedTuple):
     """A tensor of `tensor_bytes` lives on device `device` from start_s to end_s, both included.
 
-    came, went: of ops that take no time, and so end in one instant, the numbers in the order of the run: of the op that
-    makes the tensor, and of the last that needs it. By default it comes first and goes last in its instants.
+    came, went: positions in the run order of the op that makes the tensor and of the last op that needs it. They decide
+    between ops that end in the same instant, as ops do that take no time. By default the tensor comes first and goes
+    last in its instants.
     """
 
     device: int
@@ -23,10 +24,10 @@ class Stay(NamedTuple):
 
 
 def peaks(resident_bytes: Sequence[float], stays: Iterable[Stay]) -> tuple[float, ...]:
-    """The most bytes held at once, per device: what is resident, and the tensors that stay a while."""
+    """Return the most bytes that each device holds at once: its resident bytes and the tensors alive at that moment."""
     changes: list[tuple[float, float, int, int, float]] = []
     for stay in stays:
-        # What comes by an op (0) counts before what goes by it (1): an op's inputs and outputs are alive together.
+        # An op's outputs come (0) before its inputs go (1), because both are alive while the op runs.
         changes.append((stay.start_s, stay.came, 0, stay.device, stay.tensor_bytes))
         changes.append((stay.end_s, stay.went, 1, stay.device, -stay.tensor_bytes))
     held = list(resident_bytes)

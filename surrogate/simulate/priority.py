@@ -1,7 +1,7 @@
 """The order in which a free device takes the ops that could run: upward rank, or weighted out-degree.
 
-Where a step takes its examples in micro-batches, the earliest micro-batch comes before the rank. Where memory is tight,
-ops that free memory come before both.
+If a step takes its examples in micro-batches, the earliest micro-batch comes before the rank. If memory is tight, ops
+that free memory come before both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs, mean_cost_s
 
-SMALL_BYTES = 1 << 16  # what may be made early without a thought for memory, such as a learning rate
+SMALL_BYTES = 1 << 16  # tensors up to this size, such as a learning rate, may be made early whatever the memory
 
 
 def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]:
@@ -43,9 +43,9 @@ def upward_rank(graph: OpGraph, costs: Costs, topology: Topology) -> list[float]
 
 @lru_cache(maxsize=8)
 def _by_consumer(graph: OpGraph) -> tuple[list[int], list[int], NDArray[np.float64]]:
-    """Where each op's in-edges begin among all, sorted by consumer; their producers, and their bytes.
+    """Return the in-edges of all ops, sorted by consumer: where each op's edges begin, their producers and their bytes.
 
-    Kept because calibration ranks one graph under many costs.
+    Cached because calibration ranks one graph under many costs.
     """
     src, dst, edge_bytes, _ = (np.array(column) for column in zip(*graph.edges, strict=True))
     by_dst = np.argsort(dst, kind="stable")
@@ -65,11 +65,11 @@ def weighted_out_degree(graph: OpGraph) -> list[float]:
 
 @lru_cache(maxsize=8)
 def micro_batch_of(graph: OpGraph) -> NDArray[np.int32] | None:
-    """The micro-batch that each op works on, or helps to begin; all else comes after the last one. None where there are
-    no micro-batches.
+    """Return the micro-batch that each op works on, or helps to begin. All other ops get a number after the last one.
+    None if there are no micro-batches.
 
-    A device that takes the earliest micro-batch first goes backward as soon as it can, so that few are under way:
-    as one forward, one backward does (Narayanan et al. 2021), where rank alone takes all forward passes first.
+    A device that takes the earliest micro-batch first goes backward as soon as it can, so that few micro-batches are
+    under way, as in one forward, one backward (Narayanan et al. 2021). Rank alone takes all forward passes first.
     """
     known = [op.micro_batch for op in graph.ops if op.micro_batch is not None]
     if not known:
@@ -83,8 +83,9 @@ def micro_batch_of(graph: OpGraph) -> NDArray[np.int32] | None:
 
 @lru_cache(maxsize=8)
 def freeing(graph: OpGraph) -> NDArray[np.bool_]:
-    """Which ops lead to memory being free: updates by a gradient, and ops that alone read tensors which are larger than
-    those they make. By rank updates come last, which would keep all gradients until the end of the step.
+    """Return which ops lead to memory being freed, [ops]: updates by a gradient, ops that make fewer bytes than they
+    read as the only reader, and small ops that only such ops wait for. By rank alone, updates come last, which would
+    keep all gradients until the end of the step.
     """
     net_bytes = _net_bytes(graph)
     found = net_bytes < 0
@@ -92,14 +93,14 @@ def freeing(graph: OpGraph) -> NDArray[np.bool_]:
     for v in graph.order:
         if graph.ops[v].phase == "update" and any(after_gradients[e.src] for e in graph.in_edges[v]):
             after_gradients[v] = found[v] = True
-    for v in reversed(graph.order):  # what those wait for beside gradients, such as the learning rate
+    for v in reversed(graph.order):  # small ops that these wait for beside gradients, such as the learning rate
         if net_bytes[v] <= SMALL_BYTES and not after_gradients[v] and graph.out_edges[v]:
             found[v] |= all(found[e.dst] for e in graph.out_edges[v])
     return found
 
 
 def _net_bytes(graph: OpGraph) -> NDArray[np.float64]:
-    """[ops] bytes that each op makes, less those of the tensors that it alone reads."""
+    """Return [ops] bytes that each op makes, minus the bytes of the tensors that only this op reads."""
     readers: dict[tuple[int, int], set[int]] = {}
     for e in graph.edges:
         readers.setdefault((e.src, e.output_index), set()).add(e.dst)
@@ -115,18 +116,21 @@ def _net_bytes(graph: OpGraph) -> NDArray[np.float64]:
 def positions(
     priority: ArrayLike, turn: NDArray[np.int32] | None = None, first: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int32]:
-    """Each op's place in line: 0 for the highest priority, ties by op index. turn: comes before the priority, the
-    lowest first. first: ops that come before all others.
+    """Return each op's place in line: 0 for the highest priority, ties by op index.
+
+    turn: a key that is compared before the priority, the lowest first. first: ops that come before all others.
     """
     keys = [-np.asarray(priority, dtype=np.float64), turn, None if first is None else ~first]
-    line = np.lexsort([key for key in keys if key is not None])  # by the last key first; stable
+    line = np.lexsort([key for key in keys if key is not None])  # the last key is compared first; stable
     place = np.empty(len(line), np.int32)
     place[line] = np.arange(len(line), dtype=np.int32)
     return place
 
 
 def by_earliest_start(graph: OpGraph, costs: Costs) -> NDArray[np.int32]:
-    """Op indices by when each could start if every op ran at its mean cost and nothing waited, producers first."""
+    """Return op indices, producers first, sorted by the time when each op could start if ops ran at mean cost and no op
+    waited for a device.
+    """
     mean_s = mean_cost_s(costs).tolist()
     start_s = [0.0] * len(graph)
     for v in graph.order:
@@ -138,5 +142,5 @@ def by_earliest_start(graph: OpGraph, costs: Costs) -> NDArray[np.int32]:
 
 
 def topological(graph: OpGraph, place: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Op indices in the order in which they come if of those whose producers have come the first in line is next."""
+    """Return op indices in topological order; among the ready ops, the first in line comes first."""
     return np.array(graph.order_by(place.tolist()), np.int32)

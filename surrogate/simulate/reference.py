@@ -1,7 +1,7 @@
-"""The definition of the makespan: an event loop in plain Python, to be read, and the source of Timelines.
+"""The definition of the makespan: an event loop in plain Python, written to be read, which also makes Timelines.
 
-A device runs one op at a time. When it is free it takes, of the ops whose inputs have all arrived, the one with the
-highest priority; transfers overlap compute. surrogate/simulate/kernels/event_loop.py computes the same, faster.
+A device runs one op at a time. When the device is free, it takes the op with the highest priority among the ops whose
+inputs have all arrived. Transfers overlap compute. surrogate/simulate/kernels/event_loop.py computes the same, faster.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Link, Topology
 from surrogate.simulate.timeline import Span, Timeline, Transfer
 
-# Kinds of event, the first field after its time.
+# Kinds of event. In an event the kind follows the time.
 OP_ENDS, SEND_ENDS, ARRIVES, RECEIVE_ENDS = range(4)
 UNREACHABLE = Link("*", "*", latency_s=math.inf, bandwidth_bytes_per_s=math.inf)
 
 
 class Need(NamedTuple):
-    """Op `dst` needs the tensor numbered `tensor`, which is `tensor_bytes` long."""
+    """Op `dst` needs tensor number `tensor`, of `tensor_bytes` bytes."""
 
     dst: int
     tensor: int
@@ -32,7 +32,7 @@ class Need(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """A tensor on its way to another device, for the ops that wait there; smaller `line` wins a tie."""
+    """A tensor on its way to another device, where `waiting_ops` need it. In a tie the smaller `line` comes first."""
 
     ready_s: float
     line: tuple[int, int]
@@ -45,7 +45,7 @@ class Crossing(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ReferenceSimulator:
-    """What the event loop reads. cost_s: [ops][devices] seconds. place: each op's place in line, None for fifo."""
+    """The inputs of the event loop. cost_s: [ops][devices] seconds. place: each op's place in line, None for fifo."""
 
     graph: OpGraph
     topology: Topology
@@ -54,12 +54,12 @@ class ReferenceSimulator:
 
     @cached_property
     def tensors(self) -> tuple[tuple[int, int], ...]:
-        """(op, output index) of each tensor."""
+        """Return (op, output index) of each tensor."""
         return tuple(dict.fromkeys((e.src, e.output_index) for e in self.graph.edges))
 
     @cached_property
     def needs(self) -> list[list[Need]]:
-        """For each op who needs its tensors, in file order; one that needs a tensor twice is listed once."""
+        """Return who needs the tensors of each op, in file order. An op that needs a tensor twice is listed once."""
         number = {key: i for i, key in enumerate(self.tensors)}
         needs = []
         for out in self.graph.out_edges:
@@ -69,7 +69,7 @@ class ReferenceSimulator:
 
     @cached_property
     def inputs(self) -> list[int]:
-        """How many tensors each op needs."""
+        """Return how many tensors each op needs."""
         inputs = [0] * len(self.graph)
         for needs in self.needs:
             for need in needs:
@@ -78,24 +78,24 @@ class ReferenceSimulator:
 
     @cached_property
     def links(self) -> list[list[Link]]:
-        """links[src][dst]; one that takes for ever where there is none."""
+        """Return links[src][dst]. A missing link is UNREACHABLE, which takes forever."""
         return [[link or UNREACHABLE for link in row] for row in self.topology.table]
 
     def makespan(self, devices: Sequence[int]) -> float:
-        """Seconds of one training step with op i on device `devices[i]`; infinity where a link is missing."""
+        """Seconds of one training step with op i on device `devices[i]`; infinity if a needed link is missing."""
         return Run(self, devices).finish()
 
     def timeline(self, devices: Sequence[int]) -> Timeline:
-        """The whole schedule, with infinite times where a link is missing."""
+        """Return the whole schedule, with infinite times if a needed link is missing."""
         run = Run(self, devices)
         run.finish()
         spans = tuple(sorted(run.spans, key=lambda span: (span.start_s, span.end_s)))
-        # Transfers were noted as they started; sending work was noted ahead of its time.
+        # Only spans need sorting: transfers were noted as they started, but sending work was noted ahead of its time.
         return Timeline(self.graph, self.topology, tuple(devices), spans, tuple(run.transfers))
 
 
 class Run:
-    """One run of the event loop. Everything of one instant happens before any free device takes new work."""
+    """One run of the event loop. All events of one instant happen before any free device takes new work."""
 
     def __init__(self, model: ReferenceSimulator, devices: Sequence[int]) -> None:
         self.model = model
@@ -115,7 +115,7 @@ class Run:
         self.transfers: list[Transfer] = []
 
     def finish(self) -> float:
-        """Run to the end; the time of the last event."""
+        """Run to the end and return the time of the last event, in seconds."""
         for v, inputs in enumerate(self.waits_for):
             if not inputs:
                 self._becomes_ready(v)
@@ -142,7 +142,7 @@ class Run:
             self._available(which)
 
     def _op_ends(self, v: int) -> None:
-        """Local consumers have their input now; the device sends what others need, tensor by tensor."""
+        """Give local consumers their input now; send the tensors that other devices need, one by one."""
         here = self.devices[v]
         outgoing: dict[tuple[int, int], int] = {}
         busy_until = self.now
@@ -162,7 +162,7 @@ class Run:
             self.free[here] = True
 
     def _send(self, v: int, outgoing: list[int]) -> None:
-        """Sending work that takes time ends in an event of its own; the rest starts at once."""
+        """Start the crossings of op v: after its sending work, which ends in an event, or now if there is none."""
         begin_s = self.now
         for which in outgoing:
             crossing = self.crossings[which]
@@ -175,16 +175,16 @@ class Run:
                 self._request(which)
 
     def _send_ends(self, which: int) -> None:
-        """The transfer may start. The op's last one lets the device go."""
+        """Request the transfer. After the op's last crossing the device is free."""
         self._request(which)
         crossing = self.crossings[which]
-        # One op's crossings are numbered in a row, so the next one tells whether the device has more to send.
+        # An op's crossings have consecutive numbers, so the next crossing tells whether the device has more to send.
         after = self.crossings[which + 1] if which + 1 < len(self.crossings) else None
         if after is None or after.line[0] != crossing.line[0]:
             self.free[crossing.src] = True
 
     def _request(self, which: int) -> None:
-        """A tensor exists and wants to cross."""
+        """Let a tensor cross: now if links never queue, else when its link or ports are free."""
         if self.contention == "none":
             self._depart(which)
         else:
@@ -192,9 +192,9 @@ class Run:
             insort(self.queues.setdefault((crossing.src, crossing.dst), []), (self.now, crossing.line, which))
 
     def _start_transfers(self) -> None:
-        """Those whose link (or whose ports) nobody holds, first come, first served.
+        """Start the transfers whose link (or ports) is free, first come, first served.
 
-        All requests of a device pair need the same, so that only the first of each pair may start.
+        All requests of a device pair need the same link or ports, so only the first of each pair may start.
         """
         for _, _, which in sorted(queue[0] for queue in self.queues.values()):
             crossing = self.crossings[which]
@@ -208,7 +208,7 @@ class Run:
                     del self.queues[crossing.src, crossing.dst]
 
     def _holds(self, crossing: Crossing) -> tuple[tuple[int, ...], ...]:
-        """What a transfer keeps for itself: the ordered device pair, or the port of either end."""
+        """Return what a transfer has for itself alone: its ordered device pair, or the ports of both ends."""
         if self.contention == "link":
             return ((crossing.src, crossing.dst),)
         return ((crossing.src,), (crossing.dst,))
@@ -243,7 +243,7 @@ class Run:
         heappush(self.ready[self.devices[v]], (first, v))
 
     def _dispatch(self) -> None:
-        """Each free device takes what has arrived for it, else the first op in line."""
+        """Give each free device work: first a tensor that has arrived for it, else the first op in line."""
         for d, free in enumerate(self.free):
             if not free:
                 continue

@@ -1,7 +1,7 @@
 """The simulator: predicted seconds of one training step under a mapping, event-driven and exact.
 
-`surrogate/simulate/reference.py` defines them; `surrogate/simulate/kernels/event_loop.py` computes the same some
-hundred times faster. Numba, which it needs, is imported at the first makespan.
+`surrogate/simulate/reference.py` defines the makespan; `surrogate/simulate/kernels/event_loop.py` computes the same
+about a hundred times faster. The event loop needs numba, which is imported at the first makespan.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class _OfGraph:
-    """What depends on the graph alone: shared by all that are revalued, whoever needs it first."""
+    """The tables that depend on the graph alone, which a simulator shares with all that `revalued` makes from it."""
 
     def __init__(self, graph: OpGraph) -> None:
         self.graph = graph
@@ -51,14 +51,14 @@ class _OfGraph:
 
     @cached_property
     def by_out_degree(self) -> NDArray[np.int32]:
-        """Each op's place in line for donf."""
+        """Return each op's place in line for donf."""
         return positions(weighted_out_degree(self.graph))
 
 
 class Simulator:
-    """Simulates mappings of one graph on one topology; what they share is prepared once.
+    """A simulator of mappings of one graph on one topology. Tables that all mappings share are made once.
 
-    costs: [ops, devices] seconds; from the graph when not given. schedule: rank, donf or fifo.
+    costs: [ops, devices] seconds; None = the graph's own. schedule: rank, donf or fifo.
     Raises BadInputError for an unknown schedule and for an op that no device can run.
     """
 
@@ -71,14 +71,14 @@ class Simulator:
         self._of_graph = _OfGraph(graph)
 
     def makespan(self, devices: Sequence[int] | NDArray[np.integer]) -> float:
-        """Seconds of one training step with op i on device `devices[i]`; infinity where a link is missing."""
+        """Seconds of one training step with op i on device `devices[i]`; infinity if a link is missing."""
         return float(self.makespans(np.array(devices, dtype=np.int32)[None])[0])
 
     def makespans(self, rows: ArrayLike) -> Floats:
-        """The makespan of each of `rows`, [mappings, ops] device indices; on all cores where it is worth it.
+        """Return the makespan of each of `rows`, [mappings, ops] device indices; on all cores if the work is worth it.
 
-        Infinity where a link is missing or an op cannot run. Raises BadInputError for another shape, and for a
-        device that is none.
+        A makespan is infinity if a link is missing or an op cannot run. Raises BadInputError for a wrong shape and for
+        an invalid device index.
         """
         from surrogate.simulate.kernels.event_loop import makespans  # numba is slow to import
 
@@ -86,9 +86,9 @@ class Simulator:
         return self._all(rows, lambda some, out: makespans(tables, some, out))
 
     def screen(self, rows: ArrayLike) -> Floats:
-        """About what `makespans` gives, several times faster: ops in one fixed order (see `kernels.fixed_order`).
+        """Estimate `makespans` several times faster, with ops in one fixed order (see `kernels.fixed_order`).
 
-        Use it to rank mappings, never as a prediction.
+        Use the estimate to rank mappings, never as a prediction.
         """
         from surrogate.simulate.kernels.fixed_order import screen
 
@@ -96,16 +96,20 @@ class Simulator:
         return self._all(rows, lambda some, out: screen(line, some, out))
 
     def timeline(self, devices: Sequence[int]) -> Timeline:
-        """The whole schedule. Raises BadInputError where a tensor must cross and the topology has no link."""
+        """Return the whole schedule.
+
+        Raises BadInputError if the makespan is infinite: a tensor must cross and the topology has no link, an op has no
+        cost on its device, or numbers are out of all measure.
+        """
         timeline = self.reference.timeline(devices)
         if math.isinf(timeline.makespan_s):
             self._refuse_crossing(devices)
         return timeline
 
     def revalued(self, costs: Costs, topology: Topology | None = None) -> Simulator:
-        """This simulator with other costs, [ops, devices] seconds, and another topology if one is given.
+        """Return this simulator with other costs, [ops, devices] seconds, and another topology if one is given.
 
-        What depends on the graph alone is shared, so that fits can afford hundreds of them.
+        Both share the tables that depend on the graph alone, so that a fit can afford hundreds of simulators.
         """
         other = Simulator(self.graph, topology or self.topology, self.schedule, costs)
         other._of_graph = self._of_graph
@@ -113,12 +117,12 @@ class Simulator:
 
     @cached_property
     def cost_s(self) -> list[list[float]]:
-        """[ops][devices] seconds."""
+        """Return the costs as lists, [ops][devices] seconds."""
         return self.costs.tolist()  # type: ignore[no-any-return]
 
     @cached_property
     def place(self) -> NDArray[np.int32] | None:
-        """Each op's place in line; None for fifo, where it depends on the mapping."""
+        """Return each op's place in line; None for fifo, because there the place depends on the mapping."""
         if self.schedule == FIFO:
             return None
         if self.schedule == DONF:
@@ -128,29 +132,29 @@ class Simulator:
 
     @cached_property
     def reference(self) -> ReferenceSimulator:
-        """The plain-Python definition."""
+        """Return the simulator in plain Python, which defines the makespan."""
         place = None if self.place is None else self.place.tolist()
         return ReferenceSimulator(self.graph, self.topology, self.cost_s, place)
 
     @cached_property
     def tables(self) -> Tables:
-        """What the compiled loop reads."""
+        """Return the inputs of the compiled event loop."""
         return tables_of(self.needs, self.costs, self.topology, self.place)
 
     @cached_property
     def line(self) -> Line:
-        """What screening reads: the tables in one order of the ops."""
+        """Return the inputs of `screen`: the tables in one fixed order of the ops."""
         from surrogate.simulate.kernels.fixed_order import line_up
 
         if self.schedule == RANK and self.place is not None:
             order = topological(self.graph, self.place)
-        else:  # arrivals say more than out-degrees, which know no time
+        else:  # start times are a better order than out-degrees, which do not depend on costs
             order = by_earliest_start(self.graph, self.costs)
         return line_up(self.tables, order)
 
     @property
     def needs(self) -> Needs:
-        """Who needs which tensor."""
+        """Return which op needs which tensor."""
         return self._of_graph.needs
 
     @property
@@ -172,8 +176,8 @@ class Simulator:
 
 
 def simulate(graph: OpGraph, costs: Costs, mapping: Mapping, schedule: str = RANK) -> Timeline:
-    """The timeline of one training step of `graph` under `mapping`. costs: [ops, devices] seconds.
+    """Return the timeline of one training step of `graph` under `mapping`. costs: [ops, devices] seconds.
 
-    Raises BadInputError for an unknown schedule, and where a tensor must cross and the topology has no link.
+    Raises BadInputError for an unknown schedule, and as `Simulator.timeline`.
     """
     return Simulator(graph, mapping.topology, schedule, costs).timeline(mapping.devices)

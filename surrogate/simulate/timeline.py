@@ -1,4 +1,4 @@
-"""What the simulator says happens when: spans on devices, transfers on links."""
+"""The timeline of a simulated step: spans on devices, transfers on links."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """One simulated training step: op i on device `devices[i]`; spans and transfers by their start."""
+    """One simulated training step with op i on device `devices[i]`; spans and transfers are sorted by their start."""
 
     graph: OpGraph
     topology: Topology
@@ -49,12 +49,12 @@ class Timeline:
 
     @cached_property
     def makespan_s(self) -> float:
-        """Seconds until the last op ends."""
+        """Seconds until the last span ends."""
         return max(span.end_s for span in self.spans)
 
     @cached_property
     def busy_s(self) -> tuple[float, ...]:
-        """Seconds each device computes, sends or receives."""
+        """Seconds that each device computes, sends or receives."""
         busy = [0.0] * len(self.topology)
         for span in self.spans:
             busy[span.device] += span.end_s - span.start_s
@@ -62,11 +62,11 @@ class Timeline:
 
     @cached_property
     def memory_peak_bytes(self) -> tuple[float, ...]:
-        """The most bytes each device holds at once: `memory_bytes` of its ops, and the tensors alive there.
+        """Return the most bytes that each device holds at once: `memory_bytes` of its ops, and the tensors alive there.
 
-        A tensor lives where it was made from the end of its op, elsewhere from its arrival, until its last
-        consumer there has ended and the last transfer from there has arrived. A variable that is read on its own
-        device is not there twice.
+        On the device that made it, a tensor lives from the end of its op; on another device, from its arrival. It lives
+        until its last consumer there has ended and the last transfer from there has arrived. A variable that is read
+        on its own device counts once.
         """
         resident = [0.0] * len(self.topology)
         for op, d in zip(self.graph.ops, self.devices, strict=True):
@@ -74,13 +74,14 @@ class Timeline:
         return peaks(resident, self._stays())
 
     def lack(self, headroom: float = 0.0) -> Lack | None:
-        """The device that holds most beyond its memory at some moment; None where all suffice. headroom: the share of
-        each device's memory that stays free.
+        """Return the device whose memory is exceeded most at some moment; None if the memory of all devices is enough.
+
+        headroom: the share of each device's memory that stays free.
         """
         return worst_lack(self.topology, self.memory_peak_bytes, headroom)
 
     def as_text(self, unit_s: float) -> str:
-        """A Gantt chart, one column per `unit_s` seconds: ops by name, '>' sending, '<' receiving.
+        """Draw a Gantt chart, one column per `unit_s` seconds: ops by name, '>' sending, '<' receiving.
 
         a |aa>.dd|
         b |...cc.|
@@ -99,10 +100,10 @@ class Timeline:
         return "\n".join(f"{name} |{''.join(row)}|" for name, row in rows.items())
 
     def to_trace(self, process: str = "simulated", pid: int = 1) -> dict[str, Any]:
-        """Chrome trace events, for ui.perfetto.dev: a track per device and per link, times in microseconds.
+        """Return Chrome trace events, for ui.perfetto.dev: a track per device and per link, times in microseconds.
 
-        What overlaps on one device or link goes to further tracks of the same name, because slices of one track
-        must nest. process: the name over the tracks; pid: which of the trace's processes it is.
+        Slices that overlap on one device or link go to further tracks of the same name, because slices of one track
+        must nest. process: the name over the tracks. pid: the number of this process in the trace.
         """
         tracks = _Tracks(self.topology.names, pid)
         events = [
@@ -115,8 +116,8 @@ class Timeline:
         return {"traceEvents": [*tracks.named(process), *events], "displayTimeUnit": "ms"}
 
     def _stays(self) -> list[Stay]:
-        """Where and how long each tensor lives."""
-        ended = [(0.0, 0.0)] * len(self.graph)  # when, and the op's number in the order of the run
+        """Return on which device and how long each tensor lives."""
+        ended = [(0.0, 0.0)] * len(self.graph)  # per op: when it ended, and its number in the order of the run
         for number, span in enumerate(self.spans):
             if span.work == "op":
                 ended[span.op] = span.end_s, float(number)
@@ -144,29 +145,31 @@ class Timeline:
         ]
 
     def link_name(self, t: Transfer) -> str:
-        """The link that carries `t`, from its source to its destination."""
+        """Return the name of the link that carries `t`: source -> destination."""
         return f"{self.topology.names[t.src]} -> {self.topology.names[t.dst]}"
 
 
 def _draw(row: list[str], text: str, start: float, end: float) -> None:
-    """Fill the columns from start to end with `text`, its last letter repeated."""
+    """Fill the columns from `start` to `end` with `text`, whose last letter is repeated."""
     width = round(end) - round(start)
     row[round(start) : round(end)] = text[:width].ljust(width, text[-1])
 
 
 class Rows:
-    """The rows of a lane: what overlaps is in different ones, each in the first that is free when it starts."""
+    """The rows of a lane. Each item goes to the first row that is free when it starts, so that overlapping items are in
+    different rows.
+    """
 
     def __init__(self) -> None:
-        self.end_s = -math.inf  # of all that is in them
-        self._busy: list[tuple[float, int]] = []  # a heap: until when, and which row
+        self.end_s = -math.inf  # the latest end of all items
+        self._busy: list[tuple[float, int]] = []  # a heap of (busy until, row)
         self._free: list[int] = []  # a heap
 
     def __len__(self) -> int:
         return len(self._busy) + len(self._free)
 
     def take(self, start_s: float, end_s: float) -> int:
-        """The row of what lasts from `start_s`, which must not be before that of the last call, to `end_s`."""
+        """Return the row of an item from `start_s` to `end_s`. start_s: never before the start of the last call."""
         while self._busy and self._busy[0][0] <= start_s:
             heappush(self._free, heappop(self._busy)[1])
         row = heappop(self._free) if self._free else len(self._busy)
@@ -176,15 +179,15 @@ class Rows:
 
 
 class _Tracks:
-    """The tracks of one process of a trace; a slice goes to the first track of its lane that is free."""
+    """The tracks of one process of a trace. A slice goes to the first free track of its lane."""
 
     def __init__(self, names: Iterable[str], pid: int) -> None:
         self.pid = pid
         self.number = {name: i for i, name in enumerate(names)}
-        self._rows: dict[str, Rows] = {}  # of each lane
+        self._rows: dict[str, Rows] = {}  # by lane
 
     def slice(self, lane: str, name: str, category: str, start_s: float, end_s: float) -> dict[str, Any]:
-        """A complete event ("X") of the trace event format."""
+        """Return a complete event ("X") of the trace event format."""
         row = self._rows.setdefault(lane, Rows()).take(start_s, end_s)
         track = f"{lane} ({row + 1})" if row else lane
         where = {"pid": self.pid, "tid": self.number.setdefault(track, len(self.number))}
@@ -192,7 +195,7 @@ class _Tracks:
         return {"name": name, "cat": category, "ph": "X", **where, **times}
 
     def named(self, process: str) -> list[dict[str, Any]]:
-        """Metadata events ("M") that name the process and its tracks and keep both in order."""
+        """Return metadata events ("M") that name the process and its tracks and keep both in order."""
         here = {"ph": "M", "pid": self.pid}
         named = [
             {"name": "process_name", **here, "args": {"name": process}},

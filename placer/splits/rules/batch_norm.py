@@ -1,14 +1,14 @@
-"""Rules for fused batch normalization: by channels, and by examples with moments that parts tell each other.
+"""Rules for fused batch normalization: by channels, and by examples, for which parts exchange their moments.
 
-x is [batch, space..., channel], or channels come second, as `data_format` says; scale, offset and statistics are
-[channel]. Keras writes batch normalization as reductions and element-wise ops, which need no rule of their own.
+x is [batch, space..., channel], or channels come second, by `data_format`; scale, offset and statistics are [channel].
+Keras writes batch normalization as reductions and element-wise ops, which need no rule of their own.
 
-In training, the moments are those of all examples. A part makes those of its own, n_i values per channel with the mean
-m_i and the variance v_i, and each puts together those of all (Chan et al. 1979):
+In training, the moments are those of all examples. A part computes the moments of its own examples: n_i values per
+channel with the mean m_i and the variance v_i. Then each part combines the moments of all parts (Chan et al. 1979):
 
     m = sum n_i m_i / n        v = sum n_i (v_i + (m_i - m)^2) / n
 
-That loses no digits where the mean is large, as E[x^2] - m^2 would.
+This loses no digits if the mean is large, while E[x^2] - m^2 would.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def batch_norm(op: Any) -> Ways:
 def batch_norm_gradient(op: Any) -> Ways:
     """FusedBatchNormGradV3: gradient of y, x, scale, reserves 1 to 3 -> gradients of x, scale and offset, two empty.
 
-    By examples: where the statistics were given, they are no function of x, and nothing is exchanged; in training only
-    together with the forward op, because of what that one leaves in its reserves.
+    By examples: if the statistics were given, they are not a function of x, and nothing is exchanged. In training the
+    gradient is divided only together with the forward op, because it needs the reserves of the divided forward op.
     """
     shape, trains = dims(op.inputs[0]), op.get_attr("is_training")
     channel = channel_axis(op, len(shape))
@@ -80,8 +80,9 @@ def batch_norm_gradient(op: Any) -> Ways:
 
 
 def own_statistics(op: Any) -> Way | None:
-    """In training by examples, where each part normalises by the moments of its own ones: parts are the op itself. The
-    statistics that it puts out are means over the parts. None where the op cannot be divided so, or takes statistics.
+    """Return the way to divide a training op by examples so that each part normalises by the moments of its own
+    examples. Each part is the op itself. The output statistics are means over the parts. None if the op cannot be
+    divided in this way, or if it takes given statistics.
     """
     shape, mean, own = dims(op.inputs[0]), Joined("sum", mean=True), (Own(LOCAL),) * 3
     if not (op.get_attr("is_training") and _is_plain(op)):
@@ -94,35 +95,37 @@ def own_statistics(op: Any) -> Way | None:
 
 
 def _only_for_gradient(op: Any) -> bool:
-    """Whether nothing but the gradient takes the reserves."""
+    """Whether only the gradient takes the reserves."""
     return all(user.type == GRADIENT for t in op.outputs[3:] for user in t.consumers())
 
 
 def _is_plain(op: Any) -> bool:
-    """Whether reserve 3 is empty. cuDNN keeps in it what it likes for 16-bit numbers, and nobody can cut that."""
+    """Whether reserve 3 is empty. For 16-bit numbers cuDNN keeps private data in it, which cannot be cut."""
     return bool(op.inputs[0].dtype == tf.float32)
 
 
 def _merges(op: Any) -> bool:
-    """Whether there are kernels for the gradient with given statistics, of which parts are made."""
+    """Whether there are kernels for the gradient with given statistics, which the parts use."""
     return bool(op.get_attr("data_format") == b"NHWC")
 
 
 def _least(op: Any) -> int:
-    """The fewest examples of a part: two values per channel, because the variance of one is 0, or NaN on GPUs."""
+    """Return the fewest examples of a part. A part needs two values per channel, because the variance of one value is
+    0, or NaN on GPUs.
+    """
     shape = dims(op.inputs[0])
     others = (n for axis, n in enumerate(shape) if axis not in (0, channel_axis(op, len(shape))))
     return 1 if prod(others) > 1 else 2
 
 
 def _exchange(op: Any, write: Any) -> Exchange:
-    """Each part tells the others two numbers per channel."""
+    """Return the exchange in which each part sends the others two numbers per channel."""
     *_, channels = dims(op.inputs[0])
     return Exchange(2 * channels * op.inputs[2].dtype.size, write)
 
 
 def _normalized(op: Any, inputs: Sequence[Sequence[Any]], extents: Sequence[int]) -> list[list[Any]]:
-    """The outputs of each part. Reserves 1 and 2 are the mean and the variance of all examples, on every device."""
+    """Return the outputs of each part. Reserves 1 and 2 are mean and variance of all examples, on every device."""
     counts = _counts(op, extents)
     told, made = [], []
     for i, (x, scale, offset, *_) in enumerate(inputs):
@@ -142,7 +145,9 @@ def _normalized(op: Any, inputs: Sequence[Sequence[Any]], extents: Sequence[int]
 
 
 def _merged(told: Sequence[Any], counts: Sequence[int]) -> tuple[Any, Any]:
-    """Mean and variance of all values. told: [2, channel] of each part, its variance with a divisor of n_i - 1."""
+    """Return mean and variance of all values. told: mean and variance of each part, [2, channel]; the variance has the
+    divisor n_i - 1.
+    """
     means, variances = tf.unstack(tf.stack(told, axis=1))  # each [part, channel]
     n = sum(counts)
     share = tf.constant([[count / n] for count in counts], means.dtype)
@@ -153,7 +158,7 @@ def _merged(told: Sequence[Any], counts: Sequence[int]) -> tuple[Any, Any]:
 
 
 def _running(op: Any, old: Sequence[Any], mean: Any, variance: Any, count: int) -> list[Any]:
-    """Outputs 1 and 2: the statistics, or a mixture of old and new ones, with a divisor of n - 1 for the variance."""
+    """Return outputs 1 and 2: the new statistics, or a mixture with the old ones. The variance's divisor is n - 1."""
     factor = op.get_attr("exponential_avg_factor")
     new = [mean, variance * (count / max(count - 1, 1))]
     if factor == 1:
@@ -162,12 +167,12 @@ def _running(op: Any, old: Sequence[Any], mean: Any, variance: Any, count: int) 
 
 
 def _gradients(op: Any, inputs: Sequence[Sequence[Any]], extents: Sequence[int]) -> list[list[Any]]:
-    """The outputs of each part. With r = 1 / sqrt(v + epsilon) and sums over all examples
+    """Return the outputs of each part. With r = 1 / sqrt(v + epsilon) and sums over all examples
 
         d_offset = sum dy        d_scale = sum dy (x - m) r
         dx = scale r dy - scale r / n (d_offset + d_scale (x - m) r)
 
-    The op for given statistics makes the first summand of dx and a part's share of the sums, and the second one is
+    The op for given statistics computes the first summand of dx and a part's share of the sums. The second summand is
     itself a normalization of x.
     """
     n = sum(_counts(op, extents))
@@ -197,6 +202,6 @@ def _with_statistics(op: Any, x: Any, scale: Any, offset: Any, mean: Any, varian
 
 
 def _counts(op: Any, extents: Sequence[int]) -> list[int]:
-    """Values per channel in each part."""
+    """Return the number of values per channel in each part."""
     each = prod(dims(op.inputs[0])[1:-1])
     return [extent * each for extent in extents]

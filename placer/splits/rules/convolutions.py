@@ -1,10 +1,10 @@
 """Rules for convolutions over two or three axes, and for the gradients of their inputs and filters.
 
-x is [batch, space..., in] or [batch, in, space...], as `data_format` says, y the same with out channels, and the filter
+x is [batch, space..., in] or [batch, in, space...], by `data_format`; y is the same with out channels; the filter is
 [window..., in, out]. Space is never divided, because the parts would need each other's edges.
 
-The forward op and its two gradients relate the same three tensors, so that one factor says how each is cut; what an op
-makes without the factor is a sum over it.
+The forward op and its two gradients relate the same three tensors, so that one factor says how each is cut. If an op's
+output does not have the factor, it is a sum over it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OUT, IN, GROUP = "out", "in", "group"
 
 @dataclass(frozen=True)
 class _Factor:
-    """How a factor cuts the three tensors; None = they do not have it."""
+    """How a factor cuts the three tensors; None = the tensor does not have the factor."""
 
     x: Cut | None
     kernel: Cut | None
@@ -35,9 +35,9 @@ def convolution(op: Any) -> Ways:
 
 
 def input_gradient(op: Any) -> Ways:
-    """sizes of x, filter, gradient of y -> gradient of x. A transposed convolution is one, too.
+    """Sizes of x, filter, gradient of y -> gradient of x. A transposed convolution is such an op, too.
 
-    Conv2DBackpropInput takes the sizes of height and width only, too; then there is nothing to rewrite.
+    Conv2DBackpropInput also takes the sizes of height and width alone; then no size has to be rewritten.
     """
     out = dims(op.outputs[0])
     is_sized = dims(op.inputs[0]) == [len(out)]

@@ -1,7 +1,7 @@
-"""Copies instead of parts: each part does the whole op for itself, so that nobody has to send what it makes.
+"""Copies instead of parts: each part does the whole op itself, so that its outputs need not be sent.
 
-That is worth it where an op costs less than sending its result: bias corrections of an optimizer, and what lies
-between a sum of partial products and the next division.
+This pays if an op costs less than sending its result: for example bias corrections of an optimizer, and ops between a
+sum of partial products and the next division.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import tensorflow as tf
 from placer.splits.rules.way import Copied, Way
 
 COPIES = "copies"
-"""How plans call it."""
+"""The name of this way in plans."""
 HANDLES = (tf.resource, tf.variant)
 
 
 def copies(op: Any) -> Way | None:
-    """The way to copy an op; None where it reads or changes state, or works on handles, or has no input or output."""
+    """Return the way to copy an op; None if it reads or changes state, works on handles, or lacks inputs or outputs."""
     tensors = [*op.inputs, *op.outputs]
     if op.op_def.is_stateful or not (op.inputs and op.outputs) or any(t.dtype in HANDLES for t in tensors):
         return None

@@ -8,7 +8,7 @@ from placer.splits.rules.way import Cut, Way, Ways, axis_name, input_dims
 from placer.trace.op_counts.flops import dims
 
 # fmt: off
-# Not CheckNumerics: where one part raises, the others would already be trained.
+# CheckNumerics is left out: if one part raises an error, other parts may have updated their variables already.
 UNARY = [
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BesselI0e", "BesselI1e", "Bucketize", "Cast", "Ceil",
     "ComplexAbs", "Conj", "Cos", "Cosh", "Digamma", "Elu", "Erf", "Erfc", "Erfinv", "Exp", "Expm1",
@@ -35,7 +35,7 @@ OTHERS = ["AddN", "ClipByValue", "SelectV2"]
 
 
 def elementwise(op: Any) -> Ways:
-    """Any axis of the output. Each part has the whole of an input that lacks the axis or has extent 1 there.
+    """Any axis of the output. Each part takes an input whole if the input lacks the axis or has extent 1 there.
 
     Axes are aligned at the end, as NumPy broadcasts.
     """

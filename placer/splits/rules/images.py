@@ -1,7 +1,7 @@
 """Rules for ops on images and volumes other than convolutions: pooling, resizing, blocks of space.
 
-Images are [batch, height, width, channel], volumes [batch, depth, height, width, channel]; or channels come second, as
-`data_format` says.
+Images are [batch, height, width, channel], volumes [batch, depth, height, width, channel]; or channels come second, by
+`data_format`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from placer.trace.op_counts.flops import dims
 def pool(op: Any) -> Ways:
     """MaxPool and AvgPool (x -> y), MaxPoolGrad (x, y, gradient of y -> gradient of x): batch and channel.
 
-    A window that reaches over one of them keeps it whole.
+    If the window spans several elements of one of these axes, the axis stays whole.
     """
     out = dims(op.outputs[0])
     return {
@@ -33,14 +33,14 @@ def avg_pool_gradient(op: Any) -> Ways:
 
 
 def _unpooled(op: Any, out: list[int]) -> dict[str, int]:
-    """Name -> axis, where the window has one element and moves by one."""
+    """Return name -> axis, for axes along which the window has one element and moves by one."""
     window, strides = op.get_attr("ksize"), op.get_attr("strides")
     axes = {BATCH: 0, CHANNEL: channel_axis(op, len(out))}
     return {name: axis for name, axis in axes.items() if window[axis] == strides[axis] == 1}
 
 
 def local_response(op: Any) -> Ways:
-    """LRN and its gradient reach over channels, which are last: any other axis."""
+    """LRN and its gradient: any axis except the last, the channels, because they combine channels."""
     out = dims(op.outputs[0])
     return {axis_name(i): Way((Cut(i),) * len(op.inputs), (Cut(i),), n) for i, n in enumerate(out[:-1])}
 
@@ -52,13 +52,13 @@ def resize(op: Any) -> Ways:
 
 
 def resize_gradient(op: Any) -> Ways:
-    """ResizeBilinearGrad and others: gradient, original images, of which only the shape is used -> gradient."""
+    """ResizeBilinearGrad and others: gradient, original images (only their shape is used) -> gradient."""
     out = dims(op.outputs[0])
     return {name: Way((Cut(i), Cut(i)), (Cut(i),), out[i]) for name, i in ((BATCH, 0), (CHANNEL, 3))}
 
 
 def depth_blocks(op: Any) -> Ways:
-    """SpaceToDepth and DepthToSpace mix the channels of neighbours: batch."""
+    """SpaceToDepth and DepthToSpace: only the batch, because they mix the channels of neighbouring pixels."""
     return {BATCH: Way((Cut(0),), (Cut(0),), dims(op.outputs[0])[0])}
 
 

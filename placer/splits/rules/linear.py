@@ -24,9 +24,9 @@ def matmul(op: Any) -> Ways:
 def batch_matmul(op: Any) -> Ways:
     """[batch..., rows, inner] x [batch..., inner, columns]; both may be given adjoint, and batches are broadcast.
 
-    A batch axis is divided only where both inputs have the same batch, or one has a single axis and the other none,
-    because oneDNN's kernel in TensorFlow 2.21 corrupts memory where one input has the batch [n, 1] and the other [1],
-    which cutting could bring about.
+    A batch axis is divided only if both inputs have the same batch, or if one has a single batch axis and the other
+    none. Other cuts could lead to one input with the batch [n, 1] and the other with [1], for which oneDNN's kernel in
+    TensorFlow 2.21 corrupts memory.
     """
     a, b = int(op.get_attr("adj_x")), int(op.get_attr("adj_y"))
     x, y, out = dims(op.inputs[0]), dims(op.inputs[1]), dims(op.outputs[0])
@@ -44,7 +44,10 @@ def batch_matmul(op: Any) -> Ways:
 
 
 def einsum(op: Any) -> Ways:
-    """A label of the output is cut there, another one is summed over. Labels that an input repeats, and `...`, stay."""
+    """Einsum: every label. A label of the output is cut there; another label is summed over.
+
+    An equation with `...`, or in which a tensor repeats a label, is not divided.
+    """
     taken, _, left = op.get_attr("equation").decode().replace(" ", "").partition("->")
     labels, shapes = taken.split(","), input_dims(op)
     if "." in taken + left or any(len(set(one)) < len(one) for one in (*labels, left)):
@@ -61,14 +64,14 @@ def einsum(op: Any) -> Ways:
 
 
 def bias_add(op: Any) -> Ways:
-    """The channel's axis takes its part of the bias, the others the whole."""
+    """BiasAdd: every axis. Parts along the channel axis take their part of the bias, other parts the whole bias."""
     out = dims(op.outputs[0])
     channel = channel_axis(op, len(out))
     return {axis_name(i): Way((Cut(i), Cut(0) if i == channel else None), (Cut(i),), n) for i, n in enumerate(out)}
 
 
 def bias_add_grad(op: Any) -> Ways:
-    """The channel's axis is kept, the others are summed over."""
+    """BiasAddGrad: every axis. The channel axis is kept; parts along other axes are added up."""
     taken = dims(op.inputs[0])
     channel = channel_axis(op, len(taken))
     return {axis_name(i): Way((Cut(i),), (Cut(0) if i == channel else SUM,), extent) for i, extent in enumerate(taken)}

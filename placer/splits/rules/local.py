@@ -1,6 +1,6 @@
-"""Ways in which each part takes its own examples for all: the statistics of batch normalization.
+"""Ways in which each part uses only its own examples, for the statistics of batch normalization.
 
-These change what is computed, so that no other rule offers them, and a plan has to ask for them (`LOCAL`).
+They change what is computed. So no other rule offers them, and a plan has to ask for them (`LOCAL`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ VECTORS = frozenset(
     [*elementwise.UNARY, *elementwise.BINARY, *elementwise.GRADIENTS, *elementwise.OTHERS, "Reshape", "Squeeze",
      "ExpandDims"]
 )  # fmt: skip
-"""What is done between reductions over examples and what uses these: each part does it with its own estimates."""
+"""Ops between the reductions over examples and the users of these. Each part does them with its own estimates."""
 
 
 def local_way(op: Any) -> Way | None:
-    """The way of an op with estimates of each part's own; None where it has none. Raises ValueError where a shape that
-    it needs is not known.
+    """Return the way to divide an op so that each part works with its own estimates; None if there is none.
+
+    Raises ValueError if a shape that it needs is unknown.
     """
     if op.type in FUSED:
         return batch_norm.own_statistics(op)
     if op.type in REDUCED and not op.inputs[0].dtype.is_integer and 0 in axes(op):
         shape = dims(op.inputs[0])
         others = prod(shape[axis] for axis in axes(op) if axis)
-        # The variance of one value is 0, and normalized by it, that value says nothing any more.
+        # The variance of a single value is 0, and a value normalized by it carries no information.
         return Way((Cut(0), None), (Local(scaled=op.type == "Sum"),), shape[0], least=1 if others > 1 else 2)
     if op.type in VECTORS and len(op.outputs) == 1:
         return Way((None,) * len(op.inputs), (Local(),), extent=0)

@@ -15,9 +15,9 @@ from placer.trace.op_counts.flops import dims
 def reshape(op: Any) -> Ways:
     """Reshape: the first axes of each group of axes that is merged or divided.
 
-    Of a group that has n elements and begins with the axes i before and j after, [g, n / g] is cut along g, the
-    greatest common divisor of the extents of i and j. So [6, 2] -> [12] is cut at multiples of 2 afterwards, and
-    [4, 3] -> [6, 2] in the middle.
+    A group of n elements begins with axis i before the reshape and with axis j after it. It is cut as [g, n / g] along
+    g, the greatest common divisor of the extents of i and j. So the result of [6, 2] -> [12] is cut at multiples of 2,
+    and [4, 3] -> [6, 2] in the middle.
     """
     taken, out = dims(op.inputs[0]), dims(op.outputs[0])
     ways = {}
@@ -29,7 +29,9 @@ def reshape(op: Any) -> Ways:
 
 
 def _majors(taken: list[int], out: list[int]) -> Iterator[tuple[int, int]]:
-    """The first axes before and after of each smallest group of axes with equal products, extents of 1 left out."""
+    """Yield (first axis before, first axis after) of each smallest group of axes with equal products. Axes of extent 1
+    are left out.
+    """
     if 0 in taken:
         return
     a = [i for i, n in enumerate(taken) if n != 1]
@@ -48,7 +50,8 @@ def _majors(taken: list[int], out: list[int]) -> Iterator[tuple[int, int]]:
 def squeezed(op: Any) -> Ways:
     """Squeeze and ExpandDims: each axis that stays, in its new place.
 
-    A Squeeze that names no axes takes away all of extent 1; so each part needs two elements, or it would lose its axis.
+    A Squeeze that names no axes removes all axes of extent 1. So each part needs two elements, or it would lose the
+    axis along which it is cut.
     """
     taken, out = dims(op.inputs[0]), dims(op.outputs[0])
     least = 2 if op.type == "Squeeze" and not op.get_attr("squeeze_dims") else 1
@@ -58,7 +61,7 @@ def squeezed(op: Any) -> Ways:
 
 
 def _new_places(op: Any, rank: int, new_rank: int) -> dict[int, int]:
-    """Axis before -> axis after."""
+    """Return axis before -> axis after."""
     if op.type == "ExpandDims":
         axis = int(static(op, 1).ravel()[0]) % new_rank
         return {i: i + (i >= axis) for i in range(rank)}
@@ -68,13 +71,13 @@ def _new_places(op: Any, rank: int, new_rank: int) -> dict[int, int]:
 
 
 def transpose(op: Any) -> Ways:
-    """Every axis, where the permutation puts it."""
+    """Transpose: every axis, in the place to which the permutation moves it."""
     taken = dims(op.inputs[0])
     return {axis_name(j): Way((Cut(int(i)), None), (Cut(j),), taken[int(i)]) for j, i in enumerate(static(op, 1))}
 
 
 def concat(op: Any) -> Ways:
-    """ConcatV2: every axis but its own."""
+    """ConcatV2: every axis except the concatenated one."""
     out = dims(op.outputs[0])
     own = int(static(op, len(op.inputs) - 1)) % len(out)
     cuts = len(op.inputs) - 1
@@ -82,7 +85,7 @@ def concat(op: Any) -> Ways:
 
 
 def split(op: Any) -> Ways:
-    """Split (axis, value) and SplitV (value, sizes, axis): every axis but the one that is split."""
+    """Split (axis, value) and SplitV (value, sizes, axis): every axis except the split one."""
     value, axis = (1, 0) if op.type == "Split" else (0, 2)
     taken = dims(op.inputs[value])
     own = int(static(op, axis)) % len(taken)
@@ -94,7 +97,7 @@ def split(op: Any) -> Ways:
 
 
 def pack(op: Any) -> Ways:
-    """Pack: every axis but the new one."""
+    """Pack: every axis except the new one."""
     out = dims(op.outputs[0])
     own = op.get_attr("axis") % len(out)
     return {
@@ -105,14 +108,14 @@ def pack(op: Any) -> Ways:
 
 
 def unpack(op: Any) -> Ways:
-    """Unpack: every axis but the one that goes."""
+    """Unpack: every axis except the removed one."""
     taken = dims(op.inputs[0])
     own = op.get_attr("axis") % len(taken)
     return {axis_name(a): Way((Cut(a),), _all(op, a - (a > own)), n) for a, n in enumerate(taken) if a != own}
 
 
 def take_slice(op: Any) -> Ways:
-    """Slice (x, begin, size): axes that are taken as a whole. A size of -1 means all that is there."""
+    """Slice (x, begin, size): axes that are taken completely. A size of -1 means all remaining elements."""
     taken, out, size = dims(op.inputs[0]), dims(op.outputs[0]), static(op, 2)
     return {
         axis_name(a): Way((Cut(a), None, None), (Cut(a),), n, () if size[a] < 0 else (Size(2, a),))
@@ -122,7 +125,7 @@ def take_slice(op: Any) -> Ways:
 
 
 def strided_slice(op: Any) -> Ways:
-    """StridedSlice (x, begin, end, strides): axes that are taken as a whole, by 1. An end beyond a part is clipped."""
+    """StridedSlice (x, begin, end, strides): axes taken completely with stride 1. An end beyond a part is clipped."""
     taken = dims(op.inputs[0])
     return {
         axis_name(j): Way((Cut(i), None, None, None), (Cut(j),), taken[i]) for i, j in _whole_axes(op, taken, 1).items()
@@ -139,9 +142,9 @@ def strided_slice_gradient(op: Any) -> Ways:
 
 
 def _whole_axes(op: Any, shape: list[int], first: int) -> dict[int, int]:
-    """Axis of the whole -> axis of the slice, for axes that are taken as a whole.
+    """Return axis of the whole -> axis of the slice, for axes that are taken completely.
 
-    first: which input is begin; end and strides follow. Bit n of each mask is of entry n of these.
+    first: the input that is begin; end and strides follow it. Bit n of each mask belongs to entry n of these inputs.
     """
     begin, end, strides = (static(op, first + i) for i in range(3))
     new, shrunk = op.get_attr("new_axis_mask"), op.get_attr("shrink_axis_mask")
@@ -186,7 +189,7 @@ def tile(op: Any) -> Ways:
 
 
 def broadcast(op: Any) -> Ways:
-    """BroadcastTo: every axis; where it is made from one element, each part has the whole input."""
+    """BroadcastTo: every axis. If an axis is made from one element, each part takes the whole input."""
     taken, out = dims(op.inputs[0]), dims(op.outputs[0])
     static(op, 1)
     more = len(out) - len(taken)
@@ -199,13 +202,13 @@ def broadcast(op: Any) -> Ways:
 
 
 def fill(op: Any) -> Ways:
-    """Fill: every axis is made."""
+    """Fill: every axis."""
     return {axis_name(a): Way((None, None), (Cut(a),), n, (Size(0, a),)) for a, n in enumerate(dims(op.outputs[0]))}
 
 
 def gather(op: Any) -> Ways:
     """GatherV2: values [batch..., before..., own, after...], indices [batch..., more...] -> [batch..., before...,
-    more..., after...]: every axis but the one gathered along.
+    more..., after...]: every axis except the one gathered along.
     """
     values, indices = dims(op.inputs[0]), dims(op.inputs[1])
     own, batch = int(static(op, 2)) % len(values), op.get_attr("batch_dims")
@@ -234,7 +237,7 @@ def gather_nd(op: Any) -> Ways:
 def scatter_nd(op: Any) -> Ways:
     """ScatterNd: indices [rows..., indexed axes], updates [rows..., inner...], shape -> [indexed..., inner...].
 
-    Duplicate indices add up, and so do the results of rows that are divided, unless they are of bools or texts.
+    Duplicate indices add up. So the results over parts of the rows add up, too, except for bools and texts.
     """
     out, (*rows, indexed) = dims(op.outputs[0]), dims(op.inputs[0])
     may_add = op.outputs[0].dtype not in (tf.bool, tf.string)
@@ -252,7 +255,7 @@ def roll(op: Any) -> Ways:
 
 
 def band(op: Any) -> Ways:
-    """MatrixBandPart (x, lower, upper): all axes but the last two."""
+    """MatrixBandPart (x, lower, upper): all axes except the last two."""
     return {axis_name(a): Way((Cut(a), None, None), (Cut(a),), n) for a, n in enumerate(dims(op.inputs[0])[:-2])}
 
 

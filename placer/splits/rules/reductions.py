@@ -14,10 +14,10 @@ SEGMENTS = {"UnsortedSegmentSum": SUM, "UnsortedSegmentMax": Joined("max"), "Uns
 
 
 def reduction(op: Any) -> Ways:
-    """x, axes -> x without them, or with extents of 1 there. Ways are named by the axes of x.
+    """x, axes -> x without these axes, or with extents of 1 there. Ways are named by the axes of x.
 
-    An axis that is kept is cut; parts of a reduced one are combined as `COMBINED` says.
-    Means of whole numbers are rounded, so that means over parts cannot be combined.
+    A kept axis is cut. Parts of a reduced axis are combined as in `COMBINED`. Means of whole numbers are rounded, so
+    means over parts cannot be combined.
     """
     taken, reduced = dims(op.inputs[0]), axes(op)
     kept = [axis for axis in range(len(taken)) if axis not in reduced]
@@ -32,13 +32,13 @@ def reduction(op: Any) -> Ways:
 
 
 def along(op: Any) -> Ways:
-    """Ops that go along some axes and keep the shape (x, axes -> x): the other axes."""
+    """Ops that work along some axes and keep the shape (x, axes -> x): the other axes."""
     taken, used = dims(op.inputs[0]), axes(op)
     return {axis_name(a): Way((Cut(a), None), (Cut(a),), n) for a, n in enumerate(taken) if a not in used}
 
 
 def softmax(op: Any) -> Ways:
-    """All axes but the last."""
+    """Softmax and LogSoftmax: all axes except the last."""
     return {axis_name(a): Way((Cut(a),), (Cut(a),), n) for a, n in enumerate(dims(op.inputs[0])[:-1])}
 
 
@@ -55,14 +55,14 @@ def cross_entropy(op: Any) -> Ways:
 
 
 def l2_loss(op: Any) -> Ways:
-    """Half the sum of squares."""
+    """L2Loss (half the sum of squares): every axis, with the parts added up."""
     return {axis_name(a): Way((Cut(a),), (SUM,), n) for a, n in enumerate(dims(op.inputs[0]))}
 
 
 def segments(op: Any) -> Ways:
     """UnsortedSegmentSum and others: data [rows..., inner...], ids [rows...], n -> [n, inner...].
 
-    An empty segment has the value that changes nothing when parts are combined.
+    An empty segment has the neutral value of the combination of parts.
     """
     data, ids = dims(op.inputs[0]), dims(op.inputs[1])
     ways = {}
@@ -86,6 +86,6 @@ def in_top_k(op: Any) -> Ways:
 
 
 def axes(op: Any) -> set[int]:
-    """The axes that data input 1 names. Raises ValueError where they are not known."""
+    """Return the axes that data input 1 names. Raises ValueError if they are unknown."""
     rank = len(dims(op.inputs[0]))
     return {int(axis) % rank for axis in static(op, 1).ravel()} if rank else set()

@@ -29,7 +29,7 @@ SPARSE_UPDATES = [
 SCATTERS = [f"ResourceScatter{what}" for what in ("Add", "Sub", "Update", "Mul", "Div", "Max", "Min")]
 # fmt: on
 ON_VARIABLES = frozenset({"ReadVariableOp", "ResourceGather", *UPDATES, *SPARSE_UPDATES, *SCATTERS})
-"""Their only state is that of the variables whose handles they take."""
+"""Ops whose only state is that of the variables whose handles they take."""
 
 
 def variable(op: Any) -> Ways:
@@ -86,7 +86,7 @@ def scatter(op: Any) -> Ways:
 
 
 def _variable_shape(handle: Any) -> list[int]:
-    """The shape of the variable behind a handle. Raises ValueError where it is not known."""
+    """Return the shape of the variable behind a handle. Raises ValueError if it is unknown."""
     if handle.op.type != "VarHandleOp":
         raise ValueError("not a variable of the step")
     found = [int(d.size) for d in handle.op.get_attr("shape").dim]

@@ -1,7 +1,7 @@
 """The table of rules: op type -> the ways in which an op of that type can be divided.
 
-A type that is not here stays whole, and ends the region that is divided: random draws, loops and branches, ops with
-effects, and whatever has no rule yet.
+An op of a type that is not in the table stays whole, and ends a divided region: random draws, loops and branches, ops
+with side effects, and types without a rule yet.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ RULES: dict[str, Rule] = {
 
 
 def ways_of(op: Any) -> Ways:
-    """The ways in which a tf.Operation can be divided; none where it has no rule, or a shape is not known."""
+    """Return the ways in which a tf.Operation can be divided; none if it has no rule, or if a shape is unknown."""
     rule = RULES.get(op.type)
     if rule is None:
         return {}
@@ -96,7 +96,10 @@ def ways_of(op: Any) -> Ways:
 
 
 def way_called(op: Any, name: str, ways: Ways) -> Way | None:
-    """One of the ways of an op, or one that a plan has to ask for: COPIES, where the op has a rule, or LOCAL."""
+    """Return the way called `name`: one of `ways`, or COPIES (if the op has a rule) or LOCAL, which only plans ask for.
+
+    None if there is no such way.
+    """
     if name == COPIES:
         return copies(op) if op.type in RULES else None
     if name == LOCAL:
@@ -108,7 +111,7 @@ def way_called(op: Any, name: str, ways: Ways) -> Way | None:
 
 
 def _is_sized(op: Any, way: Way) -> bool:
-    """Whether the constants that say a part's size are known."""
+    """Whether the constant inputs that contain a part's size are known."""
     try:
         return all(static(op, size.argument).ndim == 1 for size in way.sizes)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a rule says of one op: along which factor it can be divided, and what that means for each of its tensors."""
+"""The types of rules: a Way says how an op is divided along a factor, and what that means for each of its tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placer.trace.op_counts.flops import dims
 
 @dataclass(frozen=True)
 class Cut:
-    """A tensor is cut along `axis`. Where the factor's parts are [a, b), the tensor's are [a x unit, b x unit)."""
+    """A tensor is cut along `axis`. If a part of the factor is [a, b), that of the tensor is [a x unit, b x unit)."""
 
     axis: int
     unit: int = 1
@@ -22,9 +22,9 @@ class Cut:
 
 @dataclass(frozen=True)
 class Joined:
-    """Each part makes a whole tensor, and these are combined element by element: "sum", "max" or "min".
+    """Each part makes a whole tensor, and these tensors are combined element by element: "sum", "max" or "min".
 
-    mean: each part's tensor is a mean over its share of the factor, and counts by that share.
+    mean: each part's tensor is a mean over its share of the factor, and is weighted by that share.
     """
 
     by: str = "sum"
@@ -33,9 +33,9 @@ class Joined:
 
 @dataclass(frozen=True)
 class Own:
-    """Each part has a value of its own, which only an op that takes it as such and is divided alike understands.
+    """Each part has its own value, which only an op can use that also takes it as Own and is divided alike.
 
-    what: values that mean something else are no substitute.
+    what: the meaning of the value; a value of another meaning cannot replace it.
     """
 
     what: str = ""
@@ -43,9 +43,9 @@ class Own:
 
 @dataclass(frozen=True)
 class Local:
-    """Each part has an estimate of the whole tensor, made of its own share of the examples, and goes on with that. The
-    whole is the mean of all, weighted by these shares. scaled: what a part makes is its share of a sum over the
-    examples, and has to be divided by its share of them to be an estimate.
+    """Each part has its own estimate of the whole tensor, from its own share of the examples, and works with that. The
+    whole tensor is the mean of all estimates, weighted by these shares. scaled: a part makes its share of a sum over
+    the examples, which has to be divided by its share of the examples to become an estimate.
     """
 
     scaled: bool = False
@@ -53,12 +53,12 @@ class Local:
 
 @dataclass(frozen=True)
 class Copied:
-    """Each part makes the whole tensor, and takes its own."""
+    """Each part makes the whole tensor, and takes its own copy."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Element `position` of the constant vector that is data input `argument` is the factor's extent x unit."""
+    """A size in a constant input: data input `argument` has the factor's extent x unit at index `position`."""
 
     argument: int
     position: int
@@ -67,10 +67,10 @@ class Size:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What parts tell each other before they can finish. sent_bytes: by each part to every other one.
+    """The data that parts exchange before they can finish. sent_bytes: from each part to every other part.
 
     write: (op, inputs of each part, extent of each part) -> the outputs of each part, all of them tensors. It adds ops
-    to the current graph, in `part_scope` of the part for which they are.
+    to the current graph, each in the `part_scope` of its part.
     """
 
     sent_bytes: int
@@ -78,18 +78,19 @@ class Exchange:
 
 
 def part_scope(i: int) -> Any:
-    """The name scope of part i; may be entered again."""
+    """Return the name scope of part i, which may be entered again."""
     return tf.name_scope(f"part_{i}/")
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to divide an op into parts of which each does what the op does, on its share of one factor.
+    """One way to divide an op into parts, each of which does what the op does on its share of one factor.
 
     inputs, outputs: one entry per tensor; None = each part has the whole tensor. An output that every part makes whole
-    is taken from the first part. extent: of the factor; parts divide range(extent); 0 = there is none, and each part
-    does the same on what it has. sizes: what has to be rewritten in constant inputs. least: the smallest share of a
-    part; smaller ones would do something else. exchange: where a part is not simply the op on its share.
+    is taken from the first part. extent: that of the factor; parts divide range(extent); 0 = there is no factor, and
+    each part does the op on its own estimates. sizes: the sizes to rewrite in constant inputs. least: the smallest
+    share of a part; with a smaller one the op would compute something different. exchange: the exchanged data, if a
+    part is not simply the op on its share.
     """
 
     inputs: tuple[Cut | Own | None, ...]
@@ -101,9 +102,9 @@ class Way:
 
 
 Ways = dict[str, Way]
-"""Name of a factor, as plans write it -> the way to divide the op along it."""
+"""Name of a factor in plans -> the way to divide the op along it."""
 Rule = Callable[[Any], Ways]
-"""A tf.Operation with known shapes -> its ways. Raises ValueError where a shape that it needs is not known."""
+"""A tf.Operation with known shapes -> its ways. Raises ValueError if a shape that the rule needs is unknown."""
 
 BATCH, CHANNEL = "batch", "channel"
 """The names of two factors in convolutions, pooling, normalization and losses; the batch is axis 0."""
@@ -111,17 +112,17 @@ SUM = Joined("sum")
 
 
 def axis_name(axis: int) -> str:
-    """The name of a factor that is no more than an axis of the op's output."""
+    """Return the name of a factor that is simply an axis, mostly of the op's output."""
     return f"axis{axis}"
 
 
 def input_dims(op: Any) -> list[list[int]]:
-    """The shape of each data input. Raises ValueError where one is not known."""
+    """Return the shape of each data input. Raises ValueError if one is unknown."""
     return [dims(tensor) for tensor in op.inputs]
 
 
 def channel_axis(op: Any, rank: int) -> int:
-    """The axis of the channels, by `data_format`. Raises ValueError where they are in two axes (NCHW_VECT_C)."""
+    """Return the axis of the channels, by `data_format`. Raises ValueError if they are in two axes (NCHW_VECT_C)."""
     layout = op.get_attr("data_format").decode()
     if "_" in layout:
         raise ValueError("channels in two axes")
@@ -129,11 +130,11 @@ def channel_axis(op: Any, rank: int) -> int:
 
 
 SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
-"""Types whose values follow from static shapes, so that they need no tensor."""
+"""Op types whose outputs follow from static shapes, so that they need no input tensor."""
 
 
 def known_shapes(op: Any) -> list[np.ndarray[Any, Any]] | None:
-    """The values of the outputs of an op in SHAPES; None for other ops, and where a shape is not known."""
+    """Return the values of the outputs of an op in SHAPES; None for other ops, and if a shape is unknown."""
     if op.type not in SHAPES or not all(t.shape.is_fully_defined() for t in op.inputs):
         return None
     dtype = op.outputs[0].dtype.as_numpy_dtype
@@ -144,7 +145,7 @@ def known_shapes(op: Any) -> list[np.ndarray[Any, Any]] | None:
 
 
 def static(op: Any, i: int) -> np.ndarray[Any, Any]:
-    """The value of data input i, which has to be constant. Raises ValueError where it is not known."""
+    """Return the value of data input i, which has to be constant. Raises ValueError if it is unknown."""
     tensor = op.inputs[i]
     shapes = known_shapes(tensor.op)
     value = tf.get_static_value(tensor) if shapes is None else shapes[tensor.value_index]

@@ -1,4 +1,4 @@
-"""What both kinds of compiled chains keep: where units are, what memory holds, and what was found on the way."""
+"""The state of both kinds of compiled chains: a placement, the memory it holds, and the good placements found."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ class Chain(NamedTuple):
     """A placement that is changed step by step. u: unit, d: device, v: op."""
 
     row: Ints  # [u]
-    value_s: Floats  # [1] what is to become small
+    value_s: Floats  # [1] the value to minimise
     rng_state: RngState
     held_bytes: Floats  # [d]
-    after_bytes: Floats  # [d] with the move that is looked at
+    after_bytes: Floats  # [d] with the current move
     move: Move
     moved: Ints  # [v] ops that move
-    before: Ints  # [v] where they were
-    gained: Ints  # [kinds] moves of the last stretch after which the value was lower
+    before: Ints  # [v] their devices before
+    gained: Ints  # [kinds] moves of the last stretch that lowered the value
     found: Ints  # [FOUND, u]
-    found_s: Floats  # [FOUND] their values; infinity where there is none
+    found_s: Floats  # [FOUND] the values of `found`; infinity if empty
 
 
 class Stretch(NamedTuple):
     """Steps of annealing under the same conditions."""
 
     steps: int
-    heat_s: float  # the temperature, in seconds: a move that loses as much is accepted with probability 1/e
-    scale: float  # share of the units that a move may at most concern
+    heat_s: float  # the temperature: a move that loses this many seconds is accepted with probability 1/e
+    scale: float  # the largest share of the units that a move may change
     good_s: float  # placements with a value below this are kept as found
 
 
 @jit
 def new_chain(space: Space, row: Ints, rng_state: RngState) -> Chain:
-    """A chain at `row`, its value not known until its first stretch."""
+    """Return a chain at `row`, whose value is unknown until its first stretch."""
     units, devices, ops = len(row), space.can.shape[1], len(space.op)
     return Chain(
         row.copy(),
@@ -62,7 +62,7 @@ def new_chain(space: Space, row: Ints, rng_state: RngState) -> Chain:
 
 @inner
 def begin_stretch(s: Space, c: Chain) -> None:
-    """Nothing gained or found yet; memory is added up, because sums of many changes drift."""
+    """Reset what was gained and found. Add up the memory again, because sums of many changes drift."""
     c.gained[:], c.found_s[:], c.held_bytes[:] = 0, np.inf, 0.0
     for u in range(len(c.row)):
         c.held_bytes[c.row[u]] += s.unit_bytes[u]
@@ -70,7 +70,7 @@ def begin_stretch(s: Space, c: Chain) -> None:
 
 @inner
 def fits(s: Space, c: Chain, count: int) -> bool:
-    """Whether memory suffices on every device after the move of so many units; fills `after_bytes`."""
+    """Whether the memory of every device is enough after the move of `count` units. Fills `after_bytes`."""
     if s.is_roomy:
         return True
     for d in range(len(c.held_bytes)):
@@ -87,13 +87,13 @@ def fits(s: Space, c: Chain, count: int) -> bool:
 
 @inner
 def limit_of(c: Chain, x: Stretch) -> float:
-    """The largest value that is accepted next: Metropolis et al. 1953, with the chance drawn ahead."""
+    """Return the largest value that the next move may have: Metropolis et al. 1953, with the chance drawn ahead."""
     return c.value_s[0] - x.heat_s * math.log(1.0 - chance(c.rng_state))  # type: ignore[no-any-return]
 
 
 @inner
 def accept(s: Space, c: Chain, count: int, kind: int, value_s: float) -> None:
-    """The move is made."""
+    """Make the move."""
     for i in range(count):
         c.row[c.move.unit[i]] = c.move.device[i]
     if not s.is_roomy:
@@ -106,7 +106,7 @@ def accept(s: Space, c: Chain, count: int, kind: int, value_s: float) -> None:
 
 @inner
 def hand_over(c: Chain, step: int, value_s: float) -> None:
-    """The chain's placement is worth knowing: the best of the stretch comes first, others replace the oldest."""
+    """Keep the chain's placement as found. The best of the stretch has slot 0; others replace older ones."""
     slot = 0 if value_s < c.found_s[0] else 1 + step % (FOUND - 1)
     if slot == 0 and c.found_s[0] < np.inf:
         other = 1 + step % (FOUND - 1)

@@ -4,9 +4,9 @@ flip     aaaabbbb -> aababbbb   one unit
 run      aaaabbbb -> abbabbbb   units that follow each other
 edge     aaaabbbb -> aaaaaabb   the end of a run
 swap     aaaabbbb -> aabaabbb   two units
-follow   one unit, to a unit that it exchanges tensors with
+follow   one unit, to the device of a unit with which it exchanges tensors
 cluster  units that exchange much, to one device
-graft    a stretch or a cluster, to where another row has it
+graft    a stretch or a cluster, to the devices that it has in another row
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from search.local.kernels.space import Floats, Ints, Space
 from surrogate.jit import inner, jit
 
 Able = NDArray[np.bool_]
-FOCUSED = 0.5  # of single units so many are drawn from those in focus
-TRIES = 8  # pairs that are drawn to find one that is cut
-NO_SUCH = -1  # where a placement has nothing for a kind of move, which is not a move of no units
+FOCUSED = 0.5  # the share of single units that are drawn from those in focus
+TRIES = 8  # pairs that are drawn to find one on two devices
+NO_SUCH = -1  # a placement has nothing for this kind of move; different from a move of 0 units
 
 
 class Move(NamedTuple):
-    """Unit unit[i] goes to device device[i]; the first `count` that `draw` returned are valid."""
+    """A move: unit unit[i] goes to device device[i]. The first `count` entries, as returned by `draw`, are valid."""
 
     unit: Ints  # [u]
     device: Ints
-    focus: Ints  # [u] the first focused[0] are units that single units are drawn from more often
+    focus: Ints  # [u] the first focused[0] are the units in focus, from which single units are drawn more often
     focused: Ints  # [1]
 
 
@@ -41,10 +41,10 @@ class Move(NamedTuple):
 def draw(
     space: Space, move_shares: MoveShares, row: Ints, scale: float, rng_state: RngState, move: Move
 ) -> tuple[int, int]:
-    """Fill `move` with a move from `row`; returns its kind and how many units it concerns, 0 where it changes nothing.
+    """Fill `move` with a move from `row`. Return its kind and how many units it moves, 0 if it changes nothing.
 
-    scale: 0 < scale <= 1, the share of the units that a move may at most concern. Units that the new device cannot run
-    are left out. Where there is no edge, it is a run, and where there is nothing to follow and no cluster, a flip.
+    scale: 0 < scale <= 1, the largest share of the units that a move may change. Units that the new device cannot run
+    are left out. If there is no edge, a run is drawn instead; if there is nothing to follow or no cluster, a flip.
     """
     kind = _drawn_kind(move_shares.share, rng_state)
     line = space.lines[below(rng_state, len(space.lines))]
@@ -69,14 +69,14 @@ def draw(
 
 @inner
 def _flip(space: Space, row: Ints, rng_state: RngState, move: Move) -> int:
-    """One unit goes to another device."""
+    """Draw a move of one unit to another device."""
     unit = _drawn_unit(space, move, rng_state)
     return _add(space.can, row, unit, _drawn_device(space.can, row, unit, rng_state), move, 0)
 
 
 @inner
 def _run(space: Space, line: Ints, row: Ints, scale: float, rng_state: RngState, move: Move) -> int:
-    """Units that follow each other in `line` go to one device, another than that of the middle one."""
+    """Draw a move of units that follow each other in `line` to one device other than that of the middle unit."""
     first, end = _drawn_stretch(scale, len(row), rng_state)
     device = _drawn_device(space.can, row, line[(first + end) // 2], rng_state)
     return _add_all(space.can, row, line[first:end], device, move)
@@ -84,7 +84,9 @@ def _run(space: Space, line: Ints, row: Ints, scale: float, rng_state: RngState,
 
 @inner
 def _edge(space: Space, line: Ints, row: Ints, scale: float, rng_state: RngState, move: Move) -> int:
-    """One of two runs that meet in `line` takes units of the other; NO_SUCH where all are on one device."""
+    """Draw a move by which one of two runs that meet in `line` takes units of the other; NO_SUCH if all units are on
+    one device.
+    """
     last = _drawn_border(line, row, rng_state)
     if last == NO_SUCH:
         return NO_SUCH
@@ -97,7 +99,9 @@ def _edge(space: Space, line: Ints, row: Ints, scale: float, rng_state: RngState
 
 @inner
 def _follow(space: Space, row: Ints, rng_state: RngState, move: Move) -> int:
-    """A unit goes to where one is that it exchanges tensors with; NO_SUCH where none was found that is elsewhere."""
+    """Draw a move of a unit to the device of a unit with which it exchanges tensors; NO_SUCH if TRIES draws find no
+    such pair on two devices.
+    """
     count = NO_SUCH
     for _ in range(TRIES if len(space.pairs) else 0):
         pair, end = below(rng_state, len(space.pairs)), below(rng_state, 2)
@@ -109,7 +113,7 @@ def _follow(space: Space, row: Ints, rng_state: RngState, move: Move) -> int:
 
 @inner
 def _cluster(space: Space, row: Ints, scale: float, rng_state: RngState, move: Move) -> int:
-    """A cluster goes to one device, another than that of one of its units; NO_SUCH where there are no clusters."""
+    """Draw a move of a cluster to one device other than that of one of its units; NO_SUCH if there are no clusters."""
     cluster = _drawn_cluster(space.first_member, max(2.0, scale * len(row)), rng_state)
     if cluster == NO_SUCH:
         return NO_SUCH
@@ -120,7 +124,7 @@ def _cluster(space: Space, row: Ints, scale: float, rng_state: RngState, move: M
 
 @inner
 def _swap(space: Space, row: Ints, rng_state: RngState, move: Move) -> int:
-    """Two units exchange their devices."""
+    """Draw a move by which two units exchange their devices."""
     one, other = _drawn_unit(space, move, rng_state), _drawn_unit(space, move, rng_state)
     if not space.can[one, row[other]] or not space.can[other, row[one]]:
         return 0
@@ -130,7 +134,9 @@ def _swap(space: Space, row: Ints, rng_state: RngState, move: Move) -> int:
 
 @inner
 def _graft(space: Space, others: Ints, line: Ints, row: Ints, rng_state: RngState, move: Move) -> int:
-    """A cluster, or units that follow each other in `line`, go to where one of the `others` has them."""
+    """Draw a move of a cluster, or of units that follow each other in `line`, to the devices that they have in one of
+    the `others`.
+    """
     other = others[below(rng_state, len(others))]
     whole = float(len(row))
     cluster = _drawn_cluster(space.first_member, whole, rng_state) if chance(rng_state) < 0.5 else NO_SUCH
@@ -147,7 +153,7 @@ def _graft(space: Space, others: Ints, line: Ints, row: Ints, rng_state: RngStat
 
 @inner
 def _add(can: Able, row: Ints, unit: int, device: int, move: Move, count: int) -> int:
-    """One more unit to the move, where it changes something; how many there are then."""
+    """Add a unit to the move if that changes something and is possible; return how many units the move has then."""
     if row[unit] == device or not can[unit, device]:
         return count
     move.unit[count], move.device[count] = unit, device
@@ -156,7 +162,7 @@ def _add(can: Able, row: Ints, unit: int, device: int, move: Move, count: int) -
 
 @inner
 def _add_all(can: Able, row: Ints, units: Ints, device: int, move: Move) -> int:
-    """A move of `units` to one device; how many of them it concerns."""
+    """Make a move of `units` to one device; return how many units the move has."""
     count = 0
     for i in range(len(units)):
         count = _add(can, row, units[i], device, move, count)
@@ -165,7 +171,7 @@ def _add_all(can: Able, row: Ints, units: Ints, device: int, move: Move) -> int:
 
 @inner
 def _drawn_kind(share: Floats, rng_state: RngState) -> int:
-    """A kind of move. share: [kinds] the probability of each."""
+    """Draw a kind of move. share: [kinds] the probability of each."""
     kind, rest = 0, chance(rng_state)
     while kind < len(share) - 1 and rest >= share[kind]:
         rest -= share[kind]
@@ -175,8 +181,8 @@ def _drawn_kind(share: Floats, rng_state: RngState) -> int:
 
 @inner
 def _drawn_border(line: Ints, row: Ints, rng_state: RngState) -> int:
-    """The place in `line` where a run of one device ends, the first such after a random one; NO_SUCH where all are on
-    one.
+    """Draw a place in `line` where a run of one device ends: the first after a random place. NO_SUCH if all units are
+    on one device.
     """
     last = len(row) - 1
     begin = below(rng_state, max(1, last))
@@ -190,7 +196,7 @@ def _drawn_border(line: Ints, row: Ints, rng_state: RngState) -> int:
 
 @inner
 def _drawn_cluster(first_member: Ints, most: float, rng_state: RngState) -> int:
-    """One of the clusters of at most so many units, else the first; NO_SUCH where there are none."""
+    """Draw one of the clusters of at most `most` units, else the first cluster; NO_SUCH if there are no clusters."""
     low, high = 0, len(first_member) - 1
     if high == 0:
         return NO_SUCH
@@ -205,7 +211,7 @@ def _drawn_cluster(first_member: Ints, most: float, rng_state: RngState) -> int:
 
 @inner
 def _drawn_unit(space: Space, move: Move, rng_state: RngState) -> int:
-    """One of those in focus, of those with much work, or of all that may move; 0 where none may."""
+    """Draw a unit: one in focus, one with a probability by its work, or any that may move; 0 if none may."""
     free, focused = space.free, move.focused[0]
     if len(free) == 0:
         return 0
@@ -226,7 +232,7 @@ def _drawn_unit(space: Space, move: Move, rng_state: RngState) -> int:
 
 @inner
 def _drawn_device(can: Able, row: Ints, unit: int, rng_state: RngState) -> int:
-    """A random device that can run the unit, another than it has in `row` if there is one."""
+    """Draw a device that can run the unit, other than its device in `row` if there is one."""
     now = row[unit]
     able = 0
     for d in range(can.shape[1]):
@@ -244,7 +250,7 @@ def _drawn_device(can: Able, row: Ints, unit: int, rng_state: RngState) -> int:
 
 @inner
 def _drawn_stretch(scale: float, units: int, rng_state: RngState) -> tuple[int, int]:
-    """(first, end) of some that follow each other, of so many units."""
+    """Draw (first, end) of a stretch of units that follow each other. units: how many there are in all."""
     length = _drawn_length(scale, units, rng_state)
     first = below(rng_state, max(1, units - length + 1))
     return first, min(first + length, units)
@@ -252,19 +258,19 @@ def _drawn_stretch(scale: float, units: int, rng_state: RngState) -> tuple[int, 
 
 @inner
 def _drawn_length(scale: float, units: int, rng_state: RngState) -> int:
-    """How many units follow each other: uniform in its logarithm."""
+    """Draw the length of a stretch, uniform in its logarithm."""
     return max(1, int(2.0 ** (chance(rng_state) * math.log2(max(2.0, scale * units)))))
 
 
 @jit
 def no_move(units: int) -> Move:
-    """Room for moves; nothing in focus."""
+    """Allocate memory for moves, with no unit in focus."""
     return Move(np.empty(units, np.int32), np.empty(units, np.int32), np.empty(units, np.int32), np.zeros(1, np.int32))
 
 
 @inner
 def focus_on(space: Space, move: Move, unit: int) -> None:
-    """Draw single units more often from this one, too, where it may move."""
+    """Add `unit` to the units in focus if it may move."""
     able = 0
     for d in range(space.can.shape[1]):
         able += space.can[unit, d]

@@ -1,4 +1,4 @@
-"""Compiled annealing of the largest load: of each move only what it changes is added up."""
+"""Compiled annealing of the largest load, which adds up only what a move changes."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from search.local.kernels.space import Floats, Ints, Space
 from surrogate.jit import inner, jit, kernel
 from surrogate.simulate.kernels.max_load_kernel import Ends
 
-ATTENTION = 64  # steps after which single units are drawn more often from the device that is busiest then
-SQUARINGS = 4  # the norm of the loads is the 2 ** 4 = 16th: nearly the largest, and lower where others are lower
+ATTENTION = 64  # after this many steps the units of the currently busiest device come into focus
+SQUARINGS = 4  # loads are measured by their 2 ** 4 = 16th norm: nearly the largest load, and lower if others are lower
 
 
 class Loads(NamedTuple):
     """The loads of a chain's placement. v: op, t: tensor, d: device."""
 
     device: Ints  # [v]
-    users: Ints  # [t, d] how many ops there use the tensor
-    reached: Ints  # [t] devices other than its maker's that use it
+    users: Ints  # [t, d] how many ops on d use the tensor
+    reached: Ints  # [t] how many devices other than its maker's use the tensor
     load_s: Floats  # [d]
 
 
 @jit
 def cool_loads(ends: Ends, space: Space, move_shares: MoveShares, chain: Chain, stretch: Stretch) -> None:
-    """Go on with a chain for a stretch. What it hands over has its largest load as value; what it lowers is a norm of
-    all loads.
+    """Continue a chain for a stretch. The chain minimises a norm of all loads, but the value of a placement that it
+    hands over is the largest load.
     """
     _cool(ends, space, move_shares, chain, _no_loads(ends), stretch)
 
 
 @jit
 def _no_loads(ends: Ends) -> Loads:
-    """Room for the loads of a chain."""
+    """Allocate memory for the loads of a chain."""
     ops, devices = ends.cost_s.shape
     tensors = len(ends.maker)
     return Loads(
@@ -88,7 +88,7 @@ def _attend(s: Space, c: Chain, m: Loads) -> None:
 
 @inner
 def _add_up(e: Ends, m: Loads) -> None:
-    """All loads, from where ops are."""
+    """Compute all loads from the devices of the ops."""
     m.users[:], m.reached[:], m.load_s[:] = 0, 0, 0.0
     for v in range(len(m.device)):
         m.load_s[m.device[v]] += e.cost_s[v, m.device[v]]
@@ -106,7 +106,7 @@ def _add_up(e: Ends, m: Loads) -> None:
 
 @inner
 def _shift(e: Ends, m: Loads, v: int, b: int) -> None:
-    """Op v goes to device b."""
+    """Move op v to device b, and update the loads."""
     a = m.device[v]
     if a == b:
         return
@@ -157,7 +157,9 @@ def _largest(load_s: Floats) -> float:
 
 @inner
 def _norm_s(load_s: Floats) -> float:
-    """Nearly the largest load. Between placements that have the same, the one with less elsewhere is lower."""
+    """The norm of all loads, which is nearly the largest. If largest loads are equal, smaller other loads make it
+    lower.
+    """
     most_s = _largest(load_s)
     if most_s <= 0.0 or most_s == np.inf:
         return most_s

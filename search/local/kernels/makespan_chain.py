@@ -1,4 +1,4 @@
-"""Compiled annealing of the makespan: each placement is simulated from where it differs, up to what is accepted."""
+"""Compiled annealing of the makespan: each placement is simulated from the first difference to the accepted limit."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from surrogate.simulate.kernels.rerun import Saved, first_touched, keep, rerun, 
 from surrogate.simulate.kernels.run_state import RunState, workspace
 
 OWN = -1
-SLACK = 1e-9  # relative: sums that are compared with a limit have another order than the simulator's
+SLACK = 1e-9  # relative, because sums that are compared with a limit have another order than the simulator's
 
 
 class Simulated(NamedTuple):
-    """The run of a chain's placement, and room for the next. d: device."""
+    """The simulated run of a chain's placement, and memory for the next run. d: device."""
 
     run: RunState
     saved: Saved
-    work_s: Floats  # [d] of the ops there
+    work_s: Floats  # [d] seconds of the ops on the device
 
 
 @jit
 def cool_makespan(tables: Tables, space: Space, move_shares: MoveShares, chain: Chain, stretch: Stretch) -> None:
-    """Go on with a chain for a stretch.
+    """Continue a chain for a stretch.
 
-    Single units are drawn more often from the critical path of where it begins.
+    Single units are drawn more often from the critical path of the placement with which the stretch begins.
     """
     state = Simulated(workspace(tables), room_for(tables), np.zeros(tables.cost_s.shape[1]))
     begin_stretch(space, chain)
@@ -54,9 +54,9 @@ def cool_makespan(tables: Tables, space: Space, move_shares: MoveShares, chain: 
 def _cool(
     t: Tables, s: Space, move_shares: MoveShares, c: Chain, m: Simulated, x: Stretch, begin: int, end: int
 ) -> None:
-    """Take the steps from `begin` to `end`; in step OWN the chain's own placement is simulated and kept.
+    """Take the steps from `begin` to `end`. Step OWN simulates the chain's own placement and keeps its run.
 
-    That is a step, not a function of its own, because `rerun` is compiled into each place that calls it.
+    This is a step and not a separate function, because `rerun` is compiled into each place that calls it.
     """
     for step in range(begin, end):
         kind, count, moved, touched_s, limit_s = 0, 0, 0, -1.0, np.inf
@@ -79,7 +79,7 @@ def _cool(
                 moved += 1
         value_s, begun = rerun(t, m.run, m.saved, c.moved, c.before, moved, touched_s, limit_s * (1 + SLACK))
         if value_s <= limit_s:
-            if value_s < np.inf:  # from one that lacks a link chains go to others, none of which is kept
+            if value_s < np.inf:  # the run of a placement that lacks a link is accepted, but cannot be kept
                 keep(m.run, m.saved, begun)
             if step == OWN:
                 c.value_s[0] = value_s
@@ -95,7 +95,10 @@ def _cool(
 
 @inner
 def _shift_work(s: Space, c: Chain, work_s: Floats, count: int, sign: float, limit_s: float) -> bool:
-    """Add what the move shifts from device to device; whether no device has more work than the limit allows."""
+    """Add the work that the move shifts between devices. Return whether each device's work is within the limit.
+
+    sign: 1 to make the shift, -1 to undo it.
+    """
     for i in range(count):
         u, d = c.move.unit[i], c.move.device[i]
         work_s[c.row[u]] -= sign * s.unit_cost_s[u, c.row[u]]

@@ -1,4 +1,4 @@
-"""The kinds of moves, and how often each is drawn; without numba, which is slow to import."""
+"""The kinds of moves and their probabilities, in a module that does not import numba, which is slow to import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FLIP, RUN, EDGE, FOLLOW, CLUSTER, SWAP, GRAFT = range(len(KINDS))
 
 
 class MoveShares(NamedTuple):
-    """The probability of each kind of move."""
+    """The probability of each kind of move, and the rows for grafts."""
 
-    share: Floats  # [kinds] they add up to 1
+    share: Floats  # [kinds] probabilities, which add up to 1
     others: Ints  # [k, u] rows to take parts from

@@ -1,4 +1,4 @@
-"""Chance for compiled chains: each has a state of its own, so that what it draws does not depend on threads."""
+"""Random numbers for compiled chains. Each chain has its own state, so that its draws do not depend on threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNIT = 2.0**-53
 
 @inner
 def chance(rng_state: RngState) -> float:
-    """Uniform in [0, 1): xorshift64* (Vigna 2016)."""
+    """Draw a number uniform in [0, 1): xorshift64* (Vigna 2016)."""
     x = rng_state[0]
     x ^= x >> A
     x ^= x << B
@@ -28,10 +28,10 @@ def chance(rng_state: RngState) -> float:
 
 @inner
 def below(rng_state: RngState, n: int) -> int:
-    """A whole number from 0 to n - 1."""
+    """Draw a whole number from 0 to n - 1."""
     return int(chance(rng_state) * n)
 
 
 def rng_states(rng: np.random.Generator, chains: int) -> NDArray[np.uint64]:
-    """[chains, 1] a random state for each of so many chains."""
+    """Draw a random state for each chain, [chains, 1]."""
     return rng.integers(1, 2**63, (chains, 1), np.uint64)

@@ -1,4 +1,4 @@
-"""What may go where, and which units belong together, as flat arrays for compiled chains."""
+"""The space of placements (which unit may go where, which belong together) as flat arrays for compiled chains."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ Floats = NDArray[np.float64]
 
 
 class Space(NamedTuple):
-    """Units u, devices d."""
+    """The space of placements. u: unit, d: device."""
 
-    can: NDArray[np.bool_]  # [u, d]
+    can: NDArray[np.bool_]  # [u, d] whether the device can run the unit
     unit_bytes: Floats  # [u]
     capacity_bytes: Floats  # [d]
-    is_roomy: bool  # memory limits nothing
+    is_roomy: bool  # whether every placement fits into memory
     unit_of: Ints  # [ops]
     first_op: Ints  # [u + 1] the ops of unit u are op[first_op[u]] to op[first_op[u + 1]]
     op: Ints  # [ops]
     unit_cost_s: Floats  # [u, d]
     free: Ints  # units that more than one device can run
-    by_work: Floats  # [free] cumulative shares of their work
-    lines: Ints  # [lines, u] units in several orders, of which stretches are moved
+    by_work: Floats  # [free] cumulative shares of the work of `free`
+    lines: Ints  # [lines, u] units in several orders, from which stretches are moved
     pairs: Ints  # [p, 2] units that exchange tensors
     first_member: Ints  # [clusters + 1] the units of cluster c are member[first_member[c]] to ...; small clusters first
     member: Ints
 
 
 def space_of(problem: Problem) -> Space:
-    """The space of a problem's placements."""
+    """Return the space of a problem's placements."""
     limits = problem.limits
     free = np.flatnonzero(limits.feasible.sum(axis=1) > 1).astype(np.int32)
     work_s = np.array(problem.unit_mean_s)[free]

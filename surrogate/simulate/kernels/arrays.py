@@ -17,9 +17,9 @@ NO_CONTENTION, LINK_CONTENTION, PORT_CONTENTION = range(3)
 
 
 class Needs(NamedTuple):
-    """Who needs which tensor: op `src[k]` makes `tensor[k]`, which op `dst[k]` needs. m needs of n ops.
+    """Which op needs which tensor: op `src[k]` makes `tensor[k]`, which op `dst[k]` needs. m needs of n ops.
 
-    The needs of op v are those from start[v] to start[v + 1], in file order; an op that needs a tensor twice is
+    The tensors of op v are needed by needs start[v] to start[v + 1], in file order. An op that needs a tensor twice is
     listed once. Tensors are numbered by op, then by output index.
     """
 
@@ -35,12 +35,13 @@ class Needs(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """All that a makespan depends on but the mapping. The first fields are those of `Needs`.
+    """All that a makespan depends on except the mapping. The first fields are those of `Needs`.
 
-    link: [6, devices, devices], by the constants above; a missing link has infinite latency and bandwidth,
-    staying on a device takes no time.
-    place: each op's place in line (for fifo it says nothing), op_at: its inverse. ends_work: whether any link makes
-    its ends work. tail_s: [n] seconds from the end of op v to the end of the step, at the least; 0 says nothing.
+    link: [6, devices, devices], by the constants above. A missing link has infinite latency and bandwidth; staying on a
+    device takes no time.
+    place: each op's place in line (without meaning for fifo). op_at: the inverse of place. ends_work: whether any link
+    makes its two devices work. tail_s: [n] at least this many seconds pass between the end of op v and the end of the
+    step; 0 is always valid.
     """
 
     start: NDArray[np.int32]
@@ -63,7 +64,7 @@ class Tables(NamedTuple):
 
 
 def needs_of(graph: OpGraph) -> Needs:
-    """The needs of `graph`."""
+    """Return the needs of `graph`."""
     n = len(graph)
     if not graph.edges:
         none, start = np.zeros(0, np.int32), np.zeros(n + 1, np.int32)
@@ -87,7 +88,7 @@ def needs_of(graph: OpGraph) -> Needs:
 def _tensors(
     src: NDArray[np.int64], output: NDArray[np.int64], edge_bytes: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Each edge's tensor by number, and each tensor's bytes: the largest where edges of one tensor disagree."""
+    """Return each edge's tensor number, and each tensor's bytes: the largest if edges of one tensor disagree."""
     line = np.lexsort((output, src))
     new = np.ones(len(line), bool)
     new[1:] = (np.diff(src[line]) != 0) | (np.diff(output[line]) != 0)
@@ -97,7 +98,7 @@ def _tensors(
 
 
 def links_of(topology: Topology) -> NDArray[np.float64]:
-    """[6, devices, devices], by the constants above."""
+    """Return the links as an array, [6, devices, devices], by the constants above."""
     n = len(topology)
     link = np.zeros((6, n, n))
     link[LATENCY] = link[BANDWIDTH] = np.inf
@@ -111,7 +112,7 @@ def links_of(topology: Topology) -> NDArray[np.float64]:
 
 
 def tables_of(needs: Needs, costs: Costs, topology: Topology, place: NDArray[np.int32] | None) -> Tables:
-    """costs: [ops, devices] seconds. place: each op's place in line, None for fifo."""
+    """Return the event loop's inputs. costs: [ops, devices] seconds. place: each op's place in line, None for fifo."""
     link = links_of(topology)
     line = np.arange(len(costs), dtype=np.int32) if place is None else place
     return Tables(

@@ -1,4 +1,4 @@
-"""The ops that end a simulated step last, and what they waited for: what has to change for it to become shorter."""
+"""The critical path of a simulated step: the ops that have to change for the step to become shorter."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from surrogate.simulate.kernels.transfer import transfer_s
 
 @jit
 def critical_path(t: Tables, device: Ints, end_s: Floats, path: Ints) -> int:
-    """Fill `path`, [ops], with the ops on it, the last first, and return how many there are.
+    """Fill `path`, [ops], with the ops of the critical path, the last op first, and return their number.
 
-    From the op that ends last back to what it waited for: the op before it on its device, or the one whose tensor
-    came last, whichever was later; queues before links are not looked at. device, end_s: [ops] of a finished run.
+    The path goes back from the op that ends last. Before each op comes the op that it waited for: the one before it on
+    its device, or the one whose tensor arrived last, whichever was later. Queues before links are ignored.
+    device, end_s: [ops] of a finished run.
     """
     earlier, on_it = np.empty(len(device), np.int64), np.zeros(len(device), np.bool_)
     last = np.full(t.cost_s.shape[1], NOTHING, np.int64)

@@ -16,12 +16,12 @@ from surrogate.simulate.kernels.run_state import (
 )
 from surrogate.simulate.kernels.transfer import transfer_s
 
-# Events to come: a binary heap, by time, then item.
+# Future events: a binary heap, by time, then item.
 
 
 @inner
 def _push(times: Floats, items: Ints, count: int, at_s: float, item: int) -> None:
-    """Into a heap of `count` items."""
+    """Push `item` into a heap of `count` items."""
     i = count
     while i > 0:
         up = (i - 1) >> 1
@@ -34,7 +34,7 @@ def _push(times: Floats, items: Ints, count: int, at_s: float, item: int) -> Non
 
 @inner
 def _pop(times: Floats, items: Ints, count: int) -> int:
-    """The first of a heap of `count` items, taken out."""
+    """Pop the first item of a heap of `count` items."""
     taken, at_s, item = items[0], times[count - 1], items[count - 1]
     i, low = 0, 1
     while low < count - 1:
@@ -57,7 +57,7 @@ def _pop(times: Floats, items: Ints, count: int) -> int:
 
 @inner
 def _enqueue(w: RunState, pair: int, k: int, now_s: float) -> None:
-    """Crossing k wants to start; of those that came at the same time the one of the earlier need is first."""
+    """Queue crossing k, which wants to start now. Among requests of the same time the earlier need is first."""
     w.sent_s[k] = now_s
     i = w.back[pair]
     if i == NOTHING:
@@ -79,7 +79,7 @@ def _enqueue(w: RunState, pair: int, k: int, now_s: float) -> None:
 
 @inner
 def _dequeue(w: RunState, pair: int) -> int:
-    """The first of the pair's queue, taken out."""
+    """Take the first crossing out of the pair's queue and return it."""
     k = w.front[pair]
     w.front[pair] = w.after[k]
     if w.after[k] == NOTHING:
@@ -94,9 +94,9 @@ def _dequeue(w: RunState, pair: int) -> int:
 
 @inner
 def _first_free(t: Tables, w: RunState, turn: int, now_s: float) -> int:
-    """The device pair whose next transfer may start now: that which waits longest; NOTHING where none may."""
+    """Return the device pair whose first crossing waits longest among those that may start now; NOTHING if none may."""
     best, devices = NOTHING, len(w.running)
-    for i in range(w.lines[0]):  # whatever their order, one of them waits longest
+    for i in range(w.lines[0]):  # the order of the pairs does not change which of them waits longest
         pair = w.lined[i]
         k = w.front[pair]
         a, b = (pair, pair) if t.contention == LINK_CONTENTION else (pair // devices, pair % devices)
@@ -114,14 +114,17 @@ def _waits_longer(w: RunState, k: int, other: int) -> bool:
 
 @inner
 def no_crossings(w: RunState) -> None:
-    """Nothing is on its way, as at second 0."""
+    """Set the state of crossings to second 0, when no tensor is on its way."""
     w.arrived_head[:], w.arrived_tail[:], w.last[:] = 0, 0, NOTHING
     w.front[:], w.back[:], w.held_s[:], w.held_turn[:], w.lines[0] = NOTHING, NOTHING, 0.0, 0, 0
 
 
 @inner
 def op_ends(t: Tables, w: RunState, v: int, d: int, departing: int, now_s: float) -> int:
-    """Local consumers have their input; what others need is sent, tensor by tensor, and listed as departing."""
+    """Give local consumers of op v their input. List the tensors that other devices need as departing, one by one.
+
+    Return how many crossings are listed in `departing`.
+    """
     devices = len(w.running)
     busy_s = now_s
     for k in range(t.start[v], t.start[v + 1]):
@@ -148,7 +151,7 @@ def op_ends(t: Tables, w: RunState, v: int, d: int, departing: int, now_s: float
 
 @inner
 def announce(w: RunState, events: int, departing: int) -> int:
-    """The departing crossings request their link when they are sent; how many events are to come."""
+    """Let the departing crossings request their link when they are sent; return the number of future events."""
     for i in range(departing):
         k = w.departing[i]
         _push(w.event_s, w.event, events + i, w.sent_s[k], k)
@@ -157,7 +160,10 @@ def announce(w: RunState, events: int, departing: int) -> int:
 
 @inner
 def requests(t: Tables, w: RunState, events: int, now_s: float) -> tuple[int, int]:
-    """(how many crossings want to start now, how many events that and the ends of transfers were)."""
+    """Queue the crossings that want to start now. Return (how many they are, how many events happened now).
+
+    An event is such a request, or the end of a transfer.
+    """
     requested, happened = 0, 0
     while happened < events and w.event_s[0] == now_s:
         k = _pop(w.event_s, w.event, events - happened)
@@ -171,7 +177,7 @@ def requests(t: Tables, w: RunState, events: int, now_s: float) -> tuple[int, in
 
 @inner
 def start_transfers(t: Tables, w: RunState, events: int, waiting: int, turn: int, now_s: float) -> tuple[int, int, int]:
-    """Whoever finds a link free starts, those of one turn before those whom they set free by taking no time.
+    """Start the crossings whose link or ports are free. A transfer that takes no time frees its link for the next turn.
 
     Returns how many started (the first of `departing`), how many events are to come, and the turn.
     """
@@ -195,7 +201,7 @@ def start_transfers(t: Tables, w: RunState, events: int, waiting: int, turn: int
 
 @inner
 def _starts(t: Tables, w: RunState, pair: int, turn: int, now_s: float) -> float:
-    """The first of the pair's queue holds its link, or its ports, until the returned second."""
+    """Start the first crossing of the pair's queue. It holds its link, or its ports, until the returned second."""
     k = _dequeue(w, pair)
     d, e = pair // len(w.running), pair % len(w.running)
     _, way_s, _ = transfer_s(t.link, d, e, t.tensor_bytes[k])
@@ -209,7 +215,7 @@ def _starts(t: Tables, w: RunState, pair: int, turn: int, now_s: float) -> float
 
 @inner
 def departs(t: Tables, w: RunState, k: int, now_s: float) -> None:
-    """When a crossing arrives is known; who receives without work has it then."""
+    """Compute when crossing k arrives. Then list it as arrived if receiving is work; else give it to its consumers."""
     d, e = w.device[t.src[k]], w.device[t.dst[k]]
     _, way_s, receive_s = transfer_s(t.link, d, e, t.tensor_bytes[k])
     end_s = w.sent_s[k] + way_s

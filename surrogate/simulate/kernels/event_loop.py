@@ -1,10 +1,10 @@
 """The compiled event loop: makespans of many mappings, equal to surrogate/simulate/reference.py to the last bit.
 
-What the reference finds by stepping through every event is mostly known ahead: without contention a tensor's arrival
-is known when its op ends, so inputs are counted then, and an op is put in line for the latest of them. That leaves as
-events what devices finish, and with contention what links finish. Two kernels: `_light` where tensors cross freely and
-their ends do no work, `_heavy` for the rest. `run_state` holds the state of a run and the lines of ops, `crossings` the
-queues of transfers.
+The reference steps through every event, but most of them are known ahead. Without contention a tensor's arrival is
+known when its op ends, so inputs are counted then, and an op is put in line for the time of its latest input. The only
+events left are the ends of work on devices and, with contention, the ends of transfers. There are two kernels: `light`
+if tensors cross without queues and without work for either device, `heavy` for all other topologies. `run_state` holds
+the state of a run and the lines of ops, `crossings` the queues of transfers.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from surrogate.simulate.kernels.transfer import transfer_s
 
 @jit
 def makespans(tables: Tables, rows: Ints, makespan_s: Floats) -> None:
-    """Fill makespan_s[i] with the seconds of rows[i], [n, ops] devices; infinity where a link or cost is missing.
+    """Fill makespan_s[i] with the seconds of rows[i]. rows: [n, ops] devices.
 
-    NaN where a device does not exist.
+    Infinity if a link or cost is missing, NaN if a device does not exist.
     """
     run = workspace(tables)
     if tables.contention == NO_CONTENTION and not tables.ends_work:
@@ -67,10 +67,10 @@ def _all_heavy(tables: Tables, run: RunState, rows: Ints, out: Floats) -> None:
 
 @kernel
 def light(tables: Tables, run: RunState, left: int, until: int, bounds: bool, limit_s: float) -> tuple[int, float]:
-    """Tensors cross without waiting, and nobody works for it: go on while more than `until` ops have not ended.
+    """Run on while more than `until` ops have not ended. Tensors cross without waiting and without work for devices.
 
-    left: how many have not. Returns how many are left then, and the second; infinity where a link or cost is missing,
-    and, with `bounds`, as soon as the makespan is sure to be above limit_s.
+    left: how many ops have not ended yet. Returns how many are left at the end, and the second. The second is infinity
+    if a link or cost is missing, and, with `bounds`, as soon as the makespan is sure to be above limit_s.
     """
     devices, now_s = len(run.running), 0.0
     while left > until:
@@ -82,7 +82,7 @@ def light(tables: Tables, run: RunState, left: int, until: int, bounds: bool, li
             now_s = min(now_s, at_s)
         if now_s == np.inf or run.least_s[0] > limit_s:
             return left, np.inf
-        # Most often one device is due, and wakes no other.
+        # Most often one device is due and wakes no other device.
         end = first + 1
         if ties > 1:
             first, end = 0, devices
@@ -96,7 +96,7 @@ def light(tables: Tables, run: RunState, left: int, until: int, bounds: bool, li
                 for need in range(tables.start[op], tables.start[op + 1]):
                     user = tables.dst[need]
                     there = run.device[user]
-                    # Staying is a crossing over a link that takes no time.
+                    # A tensor that stays crosses over a link that takes no time.
                     _, way_s, _ = transfer_s(tables.link, device, there, tables.tensor_bytes[need])
                     at_s = now_s + way_s
                     if input_comes(tables, run, user, there, at_s, now_s):
@@ -111,7 +111,9 @@ def light(tables: Tables, run: RunState, left: int, until: int, bounds: bool, li
 
 @kernel
 def heavy(tables: Tables, run: RunState, bounds: bool, limit_s: float) -> float:
-    """Sending and receiving keep devices busy, and links or ports may be taken: the makespan, as `light` gives it."""
+    """Run to the end and return the makespan, infinity as in `light`. Sending and receiving keep devices busy, and
+    transfers wait for links or ports.
+    """
     contended = tables.contention != NO_CONTENTION
     events, waiting, turn, now_s = 0, 0, 0, 0.0
     left = len(tables.cost_s)
@@ -140,7 +142,7 @@ def heavy(tables: Tables, run: RunState, bounds: bool, limit_s: float) -> float:
 
 @inner
 def _next_s(run: RunState, events: int) -> float:
-    """When something happens next: on a device, or at a link."""
+    """The second of the next event, on a device or at a link."""
     next_s = run.event_s[0] if events > 0 else np.inf
     for device in range(len(run.running)):
         next_s = min(next_s, run.next_s[device])
@@ -149,7 +151,7 @@ def _next_s(run: RunState, events: int) -> float:
 
 @inner
 def _ops_end(tables: Tables, run: RunState, now_s: float) -> tuple[int, int]:
-    """(how many ops end now, how many crossings these send: the first of `departing`)."""
+    """End all work that ends now. Return (how many ops end, how many crossings they send: the first of `departing`)."""
     ended, departing = 0, 0
     for device in range(len(run.running)):
         op = run.running[device]
@@ -164,7 +166,7 @@ def _ops_end(tables: Tables, run: RunState, now_s: float) -> tuple[int, int]:
 
 @inner
 def _take_work(tables: Tables, run: RunState, device: int, now_s: float, bounds: bool) -> None:
-    """A free device receives what has arrived, else takes the first op in line."""
+    """Let a free device receive a tensor that has arrived, else take the first op in line."""
     waits = run.arrived_tail[device] > run.arrived_head[device]
     at = device * tables.tensors + run.arrived_head[device]
     if waits and run.arrived_s[at] <= now_s:

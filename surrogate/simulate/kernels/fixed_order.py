@@ -1,9 +1,9 @@
-"""The fixed-order fast path: a quick estimate of many mappings, to be held against the simulator's speed.
+"""The fixed-order fast path: a quick estimate of the makespans of many mappings.
 
-Ops are taken in one order, whatever the mapping: by rank, or else by when they could start, producers first. Each
-device keeps the time when it is free, an op starts when its device is free and its tensors have arrived. Unlike the
-simulator it lets a device wait for the next in line while others could run, knows no queues at links, and counts the
-ends' work of a crossing as part of its way, once per consumer, instead of keeping the ends busy.
+Ops are taken in one order, whatever the mapping: by rank, or by their earliest start, producers first. An op starts
+when its device is free and its tensors have arrived. The estimate differs from the simulator in three ways. A device
+waits for the next op in line even if other ops could run. Links have no queues. The work of sending and receiving is
+part of a crossing's time, once per consumer, and does not keep the two devices busy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from surrogate.simulate.kernels.arrays import BANDWIDTH, LATENCY, RECEIVE, RECEI
 
 
 class Line(NamedTuple):
-    """The tables in the order in which ops are taken, so that memory is walked in one direction. i: position."""
+    """The tables in the order in which ops are taken, so that memory is read in one direction. i: position."""
 
     op: NDArray[np.int32]  # [i] op index
     cost_s: NDArray[np.float64]  # [i, d]
@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
 
 def line_up(t: Tables, order: NDArray[np.int32]) -> Line:
-    """The tables in `order`, a topological order of op indices."""
+    """Return the tables in `order`, a topological order of op indices."""
     n = len(order)
     at = np.empty(n, np.int32)
     at[order] = np.arange(n, dtype=np.int32)
@@ -47,7 +47,7 @@ def line_up(t: Tables, order: NDArray[np.int32]) -> Line:
 
 @jit
 def screen(line: Line, rows: NDArray[np.int32], out: NDArray[np.float64]) -> None:
-    """Fill out[i] with about the seconds of rows[i], [n, ops] devices; NaN where a device does not exist."""
+    """Fill out[i] with the estimated seconds of rows[i], NaN if a device does not exist. rows: [n, ops] devices."""
     op, cost_s, start, producer, size = line.op, line.cost_s, line.start, line.producer, line.tensor_bytes
     way_s, way_s_per_byte = line.way_s, line.way_s_per_byte
     n, devices = cost_s.shape

@@ -12,12 +12,12 @@ from surrogate.costs.cost_matrix import Costs
 from surrogate.jit import inlined, jit
 from surrogate.simulate.kernels.arrays import Needs
 
-# Devices that fit into a word.
+# The number of devices that fit into a word.
 BITS = 64
 
 
 class Ends(NamedTuple):
-    """All that a max-load depends on but the mapping. Tensors t in the order of their numbers."""
+    """All that a max-load depends on except the mapping. t: tensors in the order of their numbers, d: device."""
 
     cost_s: Costs  # [ops, d]
     start: NDArray[np.int32]  # [t + 1] the users of tensor t are those from start[t] to start[t + 1]
@@ -31,7 +31,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(needs: Needs, costs: Costs, topology: Topology) -> Ends:
-    """costs: [ops, devices] seconds."""
+    """Return the inputs of `max_loads`. costs: [ops, devices] seconds."""
     line = np.argsort(needs.tensor, kind="stable")
     start = np.searchsorted(needs.tensor[line], np.arange(needs.tensors + 1)).astype(np.int32)
     first = line[start[:-1]]
@@ -55,7 +55,7 @@ def ends_of(needs: Needs, costs: Costs, topology: Topology) -> Ends:
 
 @inlined
 def _worked(cost_s: Costs, rows: NDArray[np.int32], row: int, load: NDArray[np.float64]) -> bool:
-    """Fill load[d] with the seconds of the ops there; whether all those devices exist."""
+    """Fill load[d] with the seconds of the ops on device d; return whether all devices of the row exist."""
     load[:] = 0.0
     for v in range(cost_s.shape[0]):
         d = rows[row, v]
@@ -66,13 +66,13 @@ def _worked(cost_s: Costs, rows: NDArray[np.int32], row: int, load: NDArray[np.f
 
 
 def max_loads(ends: Ends, rows: NDArray[np.int32], load_s: NDArray[np.float64]) -> None:
-    """Fill load_s[i] with the largest load of rows[i], [n, ops] devices; NaN where a device does not exist."""
+    """Fill load_s[i] with the largest load of rows[i], NaN if a device does not exist. rows: [n, ops] devices."""
     (_few if ends.cost_s.shape[1] <= BITS else _many)(ends, rows, load_s)
 
 
 @jit
 def _few(t: Ends, rows: NDArray[np.int32], out: NDArray[np.float64]) -> None:
-    """For at most 64 devices: those that have a tensor are bits of a word, and loads are added without branches."""
+    """For at most 64 devices. The devices that hold a tensor are bits of a word; loads are added without branches."""
     start, user, maker, receive_s, send_s = t.start, t.user, t.maker, t.receive_s, t.send_s
     devices = t.cost_s.shape[1]
     load, one = np.empty(devices), np.uint64(1)
@@ -96,7 +96,7 @@ def _few(t: Ends, rows: NDArray[np.int32], out: NDArray[np.float64]) -> None:
 
 @jit
 def _many(t: Ends, rows: NDArray[np.int32], out: NDArray[np.float64]) -> None:
-    """For any number of devices, of which a tensor reaches few: each is marked with the last tensor it had."""
+    """For any number of devices. A tensor reaches few, so each device is marked with the last tensor it held."""
     start, user, maker, receive_s, send_s = t.start, t.user, t.maker, t.receive_s, t.send_s
     devices = t.cost_s.shape[1]
     load, seen = np.empty(devices), np.empty(devices, np.int32)

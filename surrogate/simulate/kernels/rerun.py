@@ -1,8 +1,8 @@
 """The compiled event loop for a search that changes one mapping a little, again and again.
 
-A run ends as soon as its makespan is sure to be above a limit. And what happened before the first op that moves had
-any input is the same as in the run that is kept: so a run begins at the last of a few states that were saved before
-that. Makespans are those of `event_loop` to the last bit.
+A run ends as soon as its makespan is sure to be above a limit. Until the first moved op has its first input, a run is
+the same as the kept run. So a run begins at the last state that was saved of the kept run before that time. Makespans
+equal those of `event_loop` to the last bit.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from surrogate.simulate.kernels.arrays import NO_CONTENTION, Tables
 from surrogate.simulate.kernels.event_loop import heavy, light
 from surrogate.simulate.kernels.run_state import Floats, Ints, RunState, Words, restart
 
-SAVES = 12  # states of a run, evenly spread over the ops that end
+SAVES = 12  # saved states per run, evenly spread over the ends of ops
 NOWHERE = -1
 NEVER = np.inf
 
 
 class Saved(NamedTuple):
-    """States of the kept run, and room for those of the next. Slot k + SAVES * which[k] is kept of the k-th.
+    """Saved states of the kept run, and memory for those of the next run.
 
-    Fields are those of `RunState`, one row a slot. v: op, d: device.
+    State k of the kept run is in slot k + SAVES * which[k]. The other fields are those of `RunState`, with one row per
+    slot. v: op, d: device.
     """
 
     which: Ints  # [SAVES] 0 or 1
-    at_s: Floats  # [slot] the second of it; NEVER where nothing is saved
+    at_s: Floats  # [slot] the second of the state; NEVER if nothing is saved
     left: Ints  # [slot] how many ops had not ended
     inputs: NDArray[np.int32]  # [slot, v]
     ready_s: Floats  # [slot, v]
@@ -48,7 +49,7 @@ class Saved(NamedTuple):
 
 @jit
 def room_for(tables: Tables) -> Saved:
-    """Nothing saved yet."""
+    """Allocate memory for saved states, with nothing saved yet."""
     n, devices = tables.cost_s.shape
     slots, words = 2 * SAVES, (n + 63) // 64
     return Saved(
@@ -110,8 +111,9 @@ def _load(w: RunState, s: Saved, slot: int) -> None:
 
 @inner
 def first_touched(t: Tables, end_s: Floats, v: int) -> float:
-    """When op v has its first input in the kept run, before which nothing depends on where v is; below 0 for an op
-    without inputs. end_s: of the kept run.
+    """The second from which the kept run can depend on the device of op v: when the first producer of v ends.
+
+    Below 0 for an op without inputs. end_s: [ops] of the kept run.
     """
     at_s = np.inf if t.inputs[v] > 0 else -1.0
     for i in range(t.first_input[v], t.first_input[v + 1]):
@@ -123,11 +125,11 @@ def first_touched(t: Tables, end_s: Floats, v: int) -> float:
 def rerun(
     t: Tables, w: RunState, s: Saved, moved: Ints, before: Ints, count: int, touched_s: float, limit_s: float
 ) -> tuple[float, int]:
-    """The makespan with ops where `w.device` has them, infinity where it is above limit_s, and the state it began at.
+    """Run under the mapping in `w.device`. Return its makespan, infinity if above limit_s, and the state it began at.
 
-    moved: the first `count` are the ops that differ from the kept run, before: where they were, touched_s: the least
-    `first_touched` of them. The state is NOWHERE where the run began at second 0. Call `keep` to keep this run,
-    which has to have a finite makespan: only then all of its states were saved.
+    moved: its first `count` entries are the ops that differ from the kept run. before: their devices in the kept run.
+    touched_s: the smallest `first_touched` of the moved ops. The state is NOWHERE if the run began at second 0. Call
+    `keep` to keep this run, only if its makespan is finite: else not all of its states were saved.
     """
     if t.contention != NO_CONTENTION or t.ends_work:
         restart(t, w)
@@ -167,7 +169,7 @@ def rerun(
 
 @inner
 def keep(w: RunState, s: Saved, begun: int) -> None:
-    """The run that has just ended is the kept one. begun: the state it began at."""
+    """Make the run that has just ended the kept run. begun: the state it began at."""
     begun_s = -1.0 if begun == NOWHERE else s.at_s[begun + SAVES * s.which[begun]]
     for v in range(len(w.end_s)):
         if begun == NOWHERE or s.end_s[v] > begun_s:

@@ -1,4 +1,4 @@
-"""The state of a compiled run, and how a device takes its ops: from those to become ready, then from its line."""
+"""The state of a compiled run, and how a device takes its ops: they become ready at a known time, then wait in line."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Ints = NDArray[np.int32]
 Words = NDArray[np.int64]
 
 NOTHING = -1
-# What a device runs when it runs no op.
+# What `running` says of a device that runs no op. OCCUPIED: it sends or receives.
 IDLE, OCCUPIED = -1, -2
 
-# Where the lowest bit of x is: x & -x times the number has it in its top six bits (de Bruijn).
+# Finds the position of the lowest bit of x: the top six bits of (x & -x) * DE_BRUIJN are its index in LOWEST.
 DE_BRUIJN = 0x03F79D71B4CB0A89
 LOWEST = np.zeros(64, np.int64)
 for _bit in range(64):
@@ -26,22 +26,22 @@ for _bit in range(64):
 
 
 class RunState(NamedTuple):
-    """What changes during a run, allocated once for many. v: op, d: device, k: need.
+    """The variables of a run, allocated once for many runs. v: op, d: device, k: need.
 
-    A crossing goes by the number of the first need that waits for it; `chain` leads to the others.
+    A crossing has the number of the first need that waits for it; `chain` leads to the other needs.
     """
 
     device: Ints  # [v] the mapping
     inputs: Ints  # [v] inputs still to come
-    ready_s: Floats  # [v] the latest input so far
+    ready_s: Floats  # [v] when the latest input so far arrives
     running: Ints  # [d] an op, IDLE or OCCUPIED
     next_s: Floats  # [d] when that ends; for an idle device when something may start
-    later_s: Floats  # [d * ops] ops to become ready: lists by time, from head to tail
+    later_s: Floats  # [d * ops] ops that will be ready at a known time: lists by time, from head to tail
     later: Ints
     head: Ints  # [d]
     tail: Ints
     bits: Words  # [d, word] ready ops: a bit for each place in line
-    full: Words  # [d, word of words] a bit for each word that has one
+    full: Words  # [d, word of words] a bit for each word of `bits` that has a bit
     first: Ints  # [d] no word of words before this one has a bit
     arrived_s: Floats  # [d * tensors] crossings to receive: lists by time, from head to tail
     arrived: Ints
@@ -58,10 +58,10 @@ class RunState(NamedTuple):
     after: Ints  # [k]
     before: Ints
     lined: Ints  # [src * devices + dst] the pairs that have a queue, in any order: the first `lines[0]`
-    line_of: Ints  # [src * devices + dst] where such a pair is in `lined`
+    line_of: Ints  # [src * devices + dst] the position of such a pair in `lined`
     lines: Ints  # [1]
-    held_s: Floats  # [src * devices + dst], or [d]: a link or a port is taken until then
-    held_turn: Words
+    held_s: Floats  # [src * devices + dst], or [d]: when a link or a port will be free
+    held_turn: Words  # as held_s: the turn in which it was last taken
     left_s: Floats  # [d] seconds of the ops there that have not begun
     end_s: Floats  # [v] when v ended
     least_s: Floats  # [1] the makespan is at least this
@@ -69,7 +69,7 @@ class RunState(NamedTuple):
 
 @jit
 def workspace(tables: Tables) -> RunState:
-    """Room for runs over these tables."""
+    """Allocate the state of runs over `tables`."""
     n, devices = tables.cost_s.shape
     contended = tables.contention != NO_CONTENTION
     m = len(tables.dst) if contended or tables.ends_work else 0
@@ -116,12 +116,12 @@ def workspace(tables: Tables) -> RunState:
 
 
 # Ops that will be ready at a known time: per device a list sorted by time, then op. Times come nearly in order, so
-# sorting in from the end beats a heap.
+# insertion from the end beats a heap.
 
 
 @inner
 def insert(times: Floats, items: Ints, head: Ints, tail: Ints, d: int, base: int, at_s: float, item: int) -> None:
-    """Sort `item` into list d, whose room starts at `base`."""
+    """Sort `item` into list d, whose memory starts at index `base`."""
     i, first = base + tail[d], base + head[d]
     tail[d] += 1
     while i > first and (times[i - 1] > at_s or (times[i - 1] == at_s and items[i - 1] > item)):
@@ -130,12 +130,12 @@ def insert(times: Floats, items: Ints, head: Ints, tail: Ints, d: int, base: int
     times[i], items[i] = at_s, item
 
 
-# Ops that are ready: per device a bit for each place in line, and a bit for each word that has one.
+# Ops that are ready: per device a bit for each place in line, and a bit for each word that has a bit.
 
 
 @inner
 def _join_line(bits: Words, full: Words, first: Ints, d: int, place: int) -> None:
-    """The op at `place` in line is ready on device d."""
+    """Put the op at `place` in line among the ready ops of device d."""
     word = place >> 6
     bits[d, word] |= np.int64(1) << (place & 63)
     full[d, word >> 6] |= np.int64(1) << (word & 63)
@@ -145,7 +145,7 @@ def _join_line(bits: Words, full: Words, first: Ints, d: int, place: int) -> Non
 
 @inner
 def _leave_line(bits: Words, full: Words, first: Ints, d: int) -> int:
-    """The first place in device d's line, taken out; NOTHING where the line is empty."""
+    """Take the first place out of device d's line and return it; NOTHING if the line is empty."""
     i, end = first[d], full.shape[1]
     while i < end and full[d, i] == 0:
         i += 1
@@ -165,9 +165,9 @@ def _leave_line(bits: Words, full: Words, first: Ints, d: int) -> int:
 
 @inner
 def input_comes(t: Tables, w: RunState, v: int, d: int, at_s: float, now_s: float) -> bool:
-    """Op v on device d has one more input from at_s on; whether that makes it ready at once on an idle device.
+    """Give op v on device d one more input from at_s on. Return whether the op is now ready and its device idle.
 
-    The last input puts it in line: at once where the device will not choose before at_s.
+    The last input puts the op in line: at once if the device chooses no op before at_s, else at at_s.
     """
     at_s = max(w.ready_s[v], at_s)
     w.ready_s[v] = at_s
@@ -186,7 +186,7 @@ def input_comes(t: Tables, w: RunState, v: int, d: int, at_s: float, now_s: floa
 
 @inner
 def _next_op(t: Tables, w: RunState, d: int, now_s: float) -> int:
-    """The op that device d takes now, NOTHING where none is ready."""
+    """Take the next op out of device d's line and return it; NOTHING if no op is ready."""
     base = d * len(t.inputs)
     if t.fifo:
         if w.tail[d] > w.head[d] and w.later_s[base + w.head[d]] <= now_s:
@@ -202,9 +202,10 @@ def _next_op(t: Tables, w: RunState, d: int, now_s: float) -> int:
 
 @inner
 def take_op(t: Tables, w: RunState, d: int, now_s: float, bounds: bool) -> bool:
-    """Device d starts the next op; where none is ready it sleeps until the next one is, and the answer is no.
+    """Start the next op on device d and return True. If no op is ready, let the device sleep until the next one is.
 
-    bounds: whether to keep up `left_s` and `least_s`: all that is left on the device comes after it, one op at a time.
+    bounds: whether to update `left_s` and `least_s`. The bound: the ops left on the device run after this one, one by
+    one.
     """
     v = _next_op(t, w, d, now_s)
     if v != NOTHING:
@@ -222,7 +223,7 @@ def take_op(t: Tables, w: RunState, d: int, now_s: float, bounds: bool) -> bool:
 
 @inner
 def begins(t: Tables, w: RunState, rows: Ints, row: int) -> bool:
-    """Everything as it is at second 0 under the mapping of a row; False where a device does not exist."""
+    """Set the state to second 0 under the mapping rows[row]; return False if a device does not exist."""
     for v in range(len(t.inputs)):
         d = rows[row, v]
         if d < 0 or d >= len(w.running):
@@ -234,7 +235,7 @@ def begins(t: Tables, w: RunState, rows: Ints, row: int) -> bool:
 
 @inner
 def restart(t: Tables, w: RunState) -> None:
-    """Everything as it is at second 0, with ops where they are."""
+    """Set the state to second 0 under the mapping in `w.device`."""
     w.running[:], w.next_s[:], w.head[:], w.tail[:] = IDLE, np.inf, 0, 0
     w.bits[:], w.full[:], w.first[:] = 0, 0, w.full.shape[1]
     w.left_s[:], w.least_s[0] = 0.0, 0.0
