@@ -45,6 +45,7 @@ MISUSED = [
     lambda rate, n: WEIGHT / (1.0 - 0.9 ** tf.cast(n, tf.float32)),
     lambda rate, n: inner(rate),  # each number is a trace of its own, which reads the state of Python then
     lambda rate, n: tf.cast(WEIGHT, tf.float64) * tf.cast(rate, tf.float64),
+    lambda rate, n: tf.switch_case(tf.cast(WEIGHT[0], tf.int32), [lambda: tf.exp(rate), lambda: tf.constant(1.0)]),
 ]
 
 
