@@ -21,7 +21,7 @@ from experiments.benches.intervals import CONFIDENCE, MANY
 from experiments.benches.pace import pace_line
 from experiments.report.text import markdown_table
 from experiments.report.versions import versions
-from placer import figures
+from placer import number_format
 from placer.devices.host.machine import cpu_model
 from placer.errors import BadInputError, one_line
 from placer.files import write_whole
@@ -241,7 +241,7 @@ def csv_bytes(rows: Sequence[Facts]) -> bytes:
 
 def ms(seconds: float) -> str:
     """Seconds as milliseconds, for a table."""
-    return figures.ms(seconds, 1)
+    return number_format.ms(seconds, 1)
 
 
 def ms_spread(seconds: float, spread_s: float) -> str:

@@ -11,8 +11,8 @@ from math import ceil
 from typing import NamedTuple
 
 from experiments.report.text import printable
-from placer.figures import short_ms
 from placer.graph.op_graph import PHASES, Op
+from placer.number_format import short_ms
 from surrogate.operators.features import family_of
 from surrogate.simulate.timeline import Rows, Timeline
 

@@ -9,7 +9,7 @@ from rich.table import Column, Table
 
 from experiments.report.console import literal_console
 from experiments.report.text import cell
-from placer.figures import mib, ms
+from placer.number_format import mib, ms
 
 Facts = dict[str, Any]
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from experiments.jobs.profile import Advance
 from experiments.jobs.search.finding import Progress, Trial
 from experiments.report.console import literal_console
-from placer.figures import ms
+from placer.number_format import ms
 from placer.result import Measured
 
 

@@ -20,11 +20,11 @@ from experiments.report.tables import HEADS, best_and_single, cells, summary_lin
 from experiments.report.text import markdown_table, printable
 from experiments.report.versions import versions
 from placer.errors import BadInputError
-from placer.figures import short_ms
 from placer.files import check_not_read, check_outputs, write_whole
 from placer.graph.graph_files import write_graph, write_topology
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
+from placer.number_format import short_ms
 from placer.splits.plan_files import regions_of
 
 

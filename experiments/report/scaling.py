@@ -10,7 +10,7 @@ from rich.table import Table
 from experiments.report.console import literal_console
 from experiments.report.plots.scaling import ScalingCurve, SgdCurve
 from experiments.report.text import MOST, cell, printable
-from placer.figures import ms
+from placer.number_format import ms
 from surrogate.scaling.model import LEVEL, Value
 from surrogate.scaling.sync_sgd import Iteration
 

@@ -14,9 +14,9 @@ from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regre
 from experiments.report.report_files import write_each
 from experiments.report.tables import groups_per_device, reference_line, result_facts
 from experiments.report.text import cell, markdown_table
-from placer.figures import ms
 from placer.files import write_whole
 from placer.graph.mapping import Mapping
+from placer.number_format import ms
 from search.defaults import DEFAULT_SEARCHER
 
 Facts = dict[str, Any]

@@ -14,7 +14,7 @@ from experiments.jobs.search.finding import Finding, Pipelined, Trial, step_s
 from experiments.report.console import literal_console
 from experiments.report.gantt import gantt_text
 from experiments.report.text import MOST, cell, printable
-from placer.figures import mib, ms
+from placer.number_format import mib, ms
 from placer.result import Failed, Measured
 from placer.splits.plan import SplitPlan
 from placer.splits.plan_files import regions_of

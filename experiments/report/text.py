@@ -1,4 +1,4 @@
-"""Names, shares and Markdown tables as text; times and sizes are in placer/figures.py."""
+"""Names, shares and Markdown tables as text; times and sizes are in placer/number_format.py."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from placer.errors import what_failed
 from placer.execute.agreement import LossDiffersError
 from placer.execute.rewrite import PlacementError
-from placer.figures import mib
+from placer.number_format import mib
 from placer.result import Failed, Reason
 from placer.trace.python.kinds import is_tensor
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placer.figures import mib
 from placer.graph.defaults import HEADROOM
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Topology
+from placer.number_format import mib
 
 SHARING = ("ReadVariableOp",)  # on the variable's device, TensorFlow hands out the variable's buffer without a copy
 

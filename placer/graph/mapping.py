@@ -9,9 +9,9 @@ from functools import cached_property
 from html import escape
 
 from placer.errors import BadInputError, listed, plain, short
-from placer.figures import mib
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology
+from placer.number_format import mib
 
 
 class MappingError(BadInputError):

@@ -19,10 +19,10 @@ from placer.trace.graph_def.access_order import READS, AccessOrder
 from placer.trace.graph_def.content import content_of
 from placer.trace.graph_def.folding import fold
 from placer.trace.graph_def.node_def import nodes_within, redirected, set_inputs, source_of
+from placer.trace.handle_owners import owners
 from placer.trace.host_ops import host_ops
 from placer.trace.iterator_inputs import fed, redirect_element
 from placer.trace.keras_ties import Tied
-from placer.trace.owners import owners
 from placer.trace.random_streams import DRAWS, Draws, draws_within, give_seeds, make_stateless, repeating_draws
 from placer.trace.signature import Layout, flat_tensors
 from placer.trace.tracing import gist, given_to, layout_of, trace

@@ -4,6 +4,6 @@ Read in this order: `autoplace` wraps a step, with checked `arguments` and `sett
 (`keras_callback` does so in `fit`). `controller` writes the script of a training, which `script_run` runs from call to
 call; the phases of the script are in `phases`, its measurements in `trials`, and `interfaces` says what it needs of a
 live step. `diagnose` finds out what changed. `planners`, which are made in `replan`, propose mappings, unless one is
-`given`; `kept_results` stores the results. `narrator` notes decisions in the `journal`, and `report` shows them.
-`giving_back` gives back what a step holds.
+`given_mapping`; `kept_results` stores the results. `narrator` notes decisions in the `journal`, and `report` shows
+them. `giving_back` gives back what a step holds.
 """

@@ -30,7 +30,7 @@ from placer.train.steps.modes import UNTOUCHED, WHOLE, Placed, Wanted
 from placer.wrapped import Wrapped, unwrapped
 from search.online.arguments import check_arguments, refuse_hiding, refuse_method
 from search.online.controller import Controller
-from search.online.given import given
+from search.online.given_mapping import given
 from search.online.giving_back import give_back, give_back_soon
 from search.online.journal import Journal
 from search.online.report.text import as_html, as_text

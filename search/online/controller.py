@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from placer import phase_names
 from placer.errors import PlacerError, listed
-from placer.figures import ms
+from placer.number_format import ms
 from placer.result import Failed, Measured
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed, Untouched, Wanted
 from search.online.interfaces import Answer, LiveStepLike, PlannerLike, Steps

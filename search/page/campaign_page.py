@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from html import escape
 
-from placer.figures import ms
+from placer.number_format import ms
 from search.page import words
 from search.page.campaign_record import CampaignRecord, CellRow
 from search.page.page import as_json, columns, columns_of, document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from placer.figures import mib, ms
+from placer.number_format import mib, ms
 from search.page.record import Panel, RunRecord
 from search.page.words import times
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placer.figures import mib, ms
+from placer.number_format import mib, ms
 from search.page.record import RunRecord
 
 

@@ -16,7 +16,7 @@ from placer.graph.mapping import ROUNDING, Mapping
 from placer.graph.op_graph import OpGraph
 from placer.graph.schedules import RANK
 from placer.graph.topology import Topology
-from search.problem.alike import alike_devices
+from search.problem.alike_devices import alike_devices
 from surrogate.costs.cost_matrix import Costs, cost_matrix, mean_cost_s
 from surrogate.simulate.max_load import MaxLoad
 from surrogate.simulate.priority import upward_rank

@@ -8,7 +8,7 @@ from statistics import median
 from experiments.benches.bench import Facts, ms
 from experiments.benches.intervals import geomean_in_words
 from experiments.report.text import markdown_table
-from placer.figures import mib
+from placer.number_format import mib
 
 QUESTION = "Does a wrapped training compute what it computes alone, and what does wrapping it cost?"
 PROMISED = 1.05  # times as long as alone, at the most

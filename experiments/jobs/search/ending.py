@@ -13,7 +13,7 @@ from experiments.jobs.search.finding import Finding, Pipelined, Trial, by_merit,
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import apart, prepared, stepped
 from placer.errors import PlacerError
-from placer.figures import ms
+from placer.number_format import ms
 from placer.result import Failed, Measured, surely_beats
 from surrogate.simulate.timeline import Timeline
 

@@ -16,10 +16,10 @@ from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import TracedModel, profile_model, trace_model
 from placer.devices.host.suspends import Suspends, in_words
 from placer.errors import PlacerError
-from placer.figures import mib
 from placer.graph.mapping import Mapping
 from placer.measure.settings import RunnerSettings
 from placer.measure.store import Store
+from placer.number_format import mib
 from placer.result import Failed, Measured, Result
 from search.defaults import BATCH
 from search.initial.nearly_singles import nearly_singles

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from experiments.campaign.cells import MEASURED
 from experiments.report.campaign.terminal import Facts, best, note_lines, ratio, standing_lines, untouched_lines
 from experiments.report.text import markdown_table
-from placer.figures import short_ms
+from placer.number_format import short_ms
 
 
 def report_markdown(facts: Facts, after: list[Facts]) -> str:

@@ -14,7 +14,7 @@ from experiments.campaign.store import CampaignStore, Held
 from experiments.report.campaign.best import Best, GoneError, best_of
 from experiments.report.campaign.curves import Course, curves_of
 from experiments.report.campaign.terminal import is_raced, note_lines, standing_lines, untouched_lines
-from placer.figures import short_ms
+from placer.number_format import short_ms
 from placer.result import Failed, Measured
 from search.page.campaign_record import CampaignRecord, CellRow, Failure
 from search.page.drawing import drawing_of, drawing_of_step

@@ -15,7 +15,7 @@ from experiments.report.console import literal_console
 from experiments.report.progress import rich_progress
 from experiments.report.text import MOST, printable
 from experiments.report.text import cell as shown
-from placer.figures import short_ms
+from placer.number_format import short_ms
 
 Facts = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placer.figures import short_ms
+from placer.number_format import short_ms
 
 Facts = dict[str, Any]
 

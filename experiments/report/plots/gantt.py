@@ -9,7 +9,7 @@ from typing import Any
 from experiments.report.gantt import OTHER, RECEIVE, SEND, TRANSFER, Bar, Chart, Lane, Panel
 from experiments.report.plots.picture import check_picture, save_picture
 from experiments.report.text import printable
-from placer.figures import short_ms
+from placer.number_format import short_ms
 
 COLOURS = {
     "forward": "#4c78a8",

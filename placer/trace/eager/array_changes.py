@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.trace.eager.replacing import replaced
+from placer.trace.eager.patching import replaced
 from placer.trace.eager.tensor_reads import caller_of, is_users, name_of
 
 IN_PLACE = {

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.eager.number_use import COUNT, NUMBER
-from placer.trace.eager.places import Places, frames_of
-from placer.trace.eager.replacing import replaced
+from placer.trace.eager.object_contents import Places, frames_of
+from placer.trace.eager.patching import replaced
 from placer.trace.python.kinds import is_library
 
 # The names of the constants that Python numbers become.

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.trace.eager.replacing import replaced
+from placer.trace.eager.patching import replaced
 
 CHOOSING = (  # how the types of ops begin whose input values decide how many elements come out
     "Where", "Unique", "DynamicPartition", "NonMaxSuppression", "SparseSlice", "ListDiff", "DenseToDense",

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.eager.number_use import COUNT
-from placer.trace.eager.replacing import replaced
+from placer.trace.eager.patching import replaced
 from placer.trace.python.kinds import is_library, is_tensor
 
 patching = threading.RLock()  # held while a trace is watched, because watching replaces attributes that all threads use

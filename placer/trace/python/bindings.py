@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from placer.trace.python.code.bytecode import reads_of
 from placer.trace.python.code.paths import Path, Paths
 from placer.trace.python.code.reads import Call
-from placer.trace.python.entered import MAKES_ITSELF, Entered, reached
+from placer.trace.python.entered_functions import MAKES_ITSELF, Entered, reached
 from placer.trace.python.kinds import EMPTY, TENSORS, WRAPPERS, is_plain, of_proxy, unproxied
 
 

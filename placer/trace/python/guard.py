@@ -10,7 +10,7 @@ from itertools import repeat
 from operator import attrgetter, is_, itemgetter
 from typing import Any, NamedTuple
 
-from placer.trace.python.entered import contents
+from placer.trace.python.entered_functions import contents
 from placer.trace.python.kinds import EMPTY
 
 

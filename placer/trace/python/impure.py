@@ -29,7 +29,7 @@ import tensorflow as tf
 from placer.trace.python.code.bytecode import reads_of
 from placer.trace.python.code.instructions import codes_within
 from placer.trace.python.code.paths import ITEM, Path, Paths
-from placer.trace.python.entered import MAKES_ITSELF, Entered, along, member, reached
+from placer.trace.python.entered_functions import MAKES_ITSELF, Entered, along, member, reached
 from placer.trace.python.kinds import EMPTY, STANDARD, UNCHANGING, answers_any_name, is_library
 
 ONCE = "which a traced step would do only once; decorate it with @tf.function if that is meant"

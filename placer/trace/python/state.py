@@ -14,12 +14,12 @@ import numpy as np
 
 from placer.errors import one_line
 from placer.trace.python.arguments import Subjects
+from placer.trace.python.attribute_names import Sought
 from placer.trace.python.bindings import bound
 from placer.trace.python.code.source_text import misread
-from placer.trace.python.entered import Entered
+from placer.trace.python.entered_functions import Entered
 from placer.trace.python.impure import impurity
 from placer.trace.python.kinds import is_function_of_tensorflow
-from placer.trace.python.sought import Sought
 from placer.trace.python.survey.survey import Survey
 from placer.trace.python.survey.walk import UnguardableError
 

@@ -13,8 +13,8 @@ from placer.trace.eager.array_changes import watched_array_changes
 from placer.trace.eager.branches import watched_branches, watched_loops
 from placer.trace.eager.gradients import watched_gradients
 from placer.trace.eager.keras_functions import watched_keras
-from placer.trace.eager.lasting import no_new_variables, watched_losses, watched_optimizers
-from placer.trace.eager.places import Places
+from placer.trace.eager.library_effects import no_new_variables, watched_losses, watched_optimizers
+from placer.trace.eager.object_contents import Places
 from placer.trace.eager.tensor_reads import patching, watched_shapes, watched_values
 from placer.trace.eager.type_questions import watched_types
 from placer.trace.keras_ties import attribute_in, tie_in, with_ties

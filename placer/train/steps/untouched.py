@@ -23,9 +23,9 @@ from placer.trace.eager.number_use import (
 )
 from placer.trace.eager.ops import eager_difference
 from placer.trace.effects import unrepeatable_effect
+from placer.trace.handle_owners import owners
 from placer.trace.iterator_inputs import Feeding, several, unrepeatable
 from placer.trace.keras_ties import lost_tie, ties_of
-from placer.trace.owners import owners
 from placer.trace.random_streams import repeating_draws
 from placer.trace.signature import Layout
 from placer.trace.tracing import given_to, trace

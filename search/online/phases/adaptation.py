@@ -14,14 +14,14 @@ from dataclasses import replace
 from statistics import median
 
 from placer.devices.load.load_reading import LoadReading
-from placer.figures import ms
+from placer.number_format import ms
 from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.diagnose.change_detection import Change, ChangeTest
 from search.online.diagnose.diagnosis import Backoff, BackoffSettings, Diagnosis
+from search.online.diagnose.look_worth import LookCost
 from search.online.diagnose.probe_budget import MeteredProbes
 from search.online.diagnose.slowdown_monitor import SlowdownMonitor
 from search.online.diagnose.step_level import StepLevel, is_clear
-from search.online.diagnose.worth import LookCost
 from search.online.interfaces import Probes, Steps
 from search.online.phases.every import Every
 from search.online.phases.look import Look

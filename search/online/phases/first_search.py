@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from placer import phase_names
-from placer.figures import ms
+from placer.number_format import ms
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import PlannerLike, Steps
 from search.online.narrator import Narrator

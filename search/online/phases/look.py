@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 from placer.devices.load.load_reading import Slowdown
-from placer.figures import ms
+from placer.number_format import ms
 from placer.result import Measured
 from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 from search.online.interfaces import Answer, Steps

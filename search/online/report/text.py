@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from placer.figures import ms
+from placer.number_format import ms
 from placer.result import Failed, Measured
 from placer.train.steps.modes import WHOLE
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Protocol, TypeVar
 
-from placer.figures import ms
+from placer.number_format import ms
 from placer.result import Failed, Measured, is_faster, summary
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
 from search.online.interfaces import Answer, LiveStepLike, Steps

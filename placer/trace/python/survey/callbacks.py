@@ -8,7 +8,7 @@ from typing import Any
 
 from placer.trace.python.code.bytecode import reads_of
 from placer.trace.python.code.paths import UNKNOWN
-from placer.trace.python.entered import Entered, reached
+from placer.trace.python.entered_functions import Entered, reached
 from placer.trace.python.impure import MUTATORS
 from placer.trace.python.kinds import CALLBACKS, EMPTY, has_base, is_library
 

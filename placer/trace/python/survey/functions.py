@@ -10,7 +10,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from placer.trace.python.code.bytecode import is_for_super, reads_of
-from placer.trace.python.entered import Entered, contents, imported, reached
+from placer.trace.python.entered_functions import Entered, contents, imported, reached
 from placer.trace.python.impure import is_compiled_elsewhere
 from placer.trace.python.kinds import (
     CALLBACKS,

@@ -11,8 +11,8 @@ import operator
 import pickle
 from typing import Any
 
+from placer.trace.python.attribute_names import Sought
 from placer.trace.python.code.names import NAMING
-from placer.trace.python.sought import Sought
 
 READERS = {
     id(function): function.__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from types import FunctionType, ModuleType
 
-from placer.trace.python.entered import Entered
+from placer.trace.python.entered_functions import Entered
 from placer.trace.python.impure import imports, impurity, is_known_compiled
 from placer.trace.python.kinds import EMPTY, is_library, is_plain, is_user_class, plain_key
 from placer.trace.python.survey.classes import class_code

@@ -19,9 +19,10 @@ import numpy as np
 import tensorflow as tf
 
 from placer.trace.python.arguments import Subjects
+from placer.trace.python.attribute_names import Sought, sought_by
 from placer.trace.python.code.bytecode import reads_of
 from placer.trace.python.code.instructions import codes_within
-from placer.trace.python.entered import Entered
+from placer.trace.python.entered_functions import Entered
 from placer.trace.python.impure import ONCE, is_known_compiled
 from placer.trace.python.kinds import (
     CALLBACKS,
@@ -44,7 +45,6 @@ from placer.trace.python.kinds import (
     shown_class,
 )
 from placer.trace.python.settings import settings
-from placer.trace.python.sought import Sought, sought_by
 from placer.trace.python.survey.caches import CACHED, is_users_cache
 from placer.trace.python.survey.callbacks import called_of_callback, calls_callback
 from placer.trace.python.survey.classes import visit_class

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from placer.trace.python.attribute_names import Sought, passed_on
 from placer.trace.python.code.names import attributes_shown
-from placer.trace.python.entered import Entered
+from placer.trace.python.entered_functions import Entered
 from placer.trace.python.guard import Guard
 from placer.trace.python.impure import ONCE, acts_as_module, acts_unnamed
 from placer.trace.python.kinds import (
@@ -29,7 +30,6 @@ from placer.trace.python.kinds import (
     unproxied,
     unwrapped,
 )
-from placer.trace.python.sought import Sought, passed_on
 from placer.trace.python.survey.getters import ANYTHING, COMPARERS, COMPARING, is_renamed
 from placer.trace.signature import Same
 from placer.wrapped import Wrapped

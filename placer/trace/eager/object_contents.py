@@ -28,7 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.trace.python.entered import contents
+from placer.trace.python.entered_functions import contents
 from placer.trace.python.kinds import (
     EMPTY,
     has_library_base,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from placer.trace.eager.places import Places
+from placer.trace.eager.object_contents import Places
 
 LOGS = {"losses": [1.0]}
 

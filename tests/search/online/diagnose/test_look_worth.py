@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from search.online.diagnose.diagnosis import Diagnosis
-from search.online.diagnose.worth import LookCost, most_gain
+from search.online.diagnose.look_worth import LookCost, most_gain
 
 
 def found(factor: float, step_ratio: float) -> Diagnosis:

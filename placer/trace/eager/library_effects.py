@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from placer.errors import BadInputError, short
-from placer.trace.eager.replacing import replaced
+from placer.trace.eager.patching import replaced
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 from placer.trace.python.code.bytecode import reads_of
 from placer.trace.python.code.paths import ITEM, TEXT_ROOTS, UNKNOWN, Path
 from placer.trace.python.code.reads import Asked
-from placer.trace.python.entered import Entered, reached
+from placer.trace.python.entered_functions import Entered, reached
 from placer.trace.python.kinds import (
     EMPTY,
     TEXTS,

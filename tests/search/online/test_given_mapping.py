@@ -10,7 +10,7 @@ from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
-from search.online.given import GIVEN, given
+from search.online.given_mapping import GIVEN, given
 
 TWO = Topology((Device("d0", "d"), Device("d1", "d")), (Link("*", "*", 1e-5, 1e9),))
 
