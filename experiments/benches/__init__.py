@@ -1,12 +1,12 @@
 """The benchmarks behind the numbers: each prints one JSON object, and with --record keeps it in benchmarks/.
 
 Each has the QUESTION that it answers, `TAKES`, the options that it may be given, `bench_facts`, which measures and
-returns the facts, `page_lines`, which shows them in BENCHMARKS.md, `headline`, its line of the summary there, and some
-have `draw`. A small bench is one
-module, a large one a package with these in `run`, `page` and `plot`. Beside them stands what several share: `bench` the
-options and the record, `pace` how evenly the machine computes, `takes` which options may be given, `kept_runs` runs
-that a later command takes up again, `process` processes that measure, `sampling` measured mappings, `comparisons` runs
-of `placer compare`, `intervals` how far a mean can be trusted, `all_records` the recording of all.
+returns the facts, `page_lines`, which shows them in BENCHMARKS.md, and `headline`, its line of the summary there. Some
+have `draw`. A small bench is one module, a large one a package with these in `run`, `page` and `plot`. Several benches
+share these modules: `bench` has the options and the record, `pace` how evenly the machine computes, `takes` which
+options may be given, `kept_runs` runs that a later command continues, `process` processes that measure, `sampling`
+measured mappings, `comparisons` runs of `placer compare`, `intervals` how far a mean can be trusted, `all_records` the
+recording of all.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ NAMES = (
 
 
 def record_all(runs: Path | None) -> Facts:
-    """Record every benchmark but gpu, each in a process of its own; what is recorded whole here at this commit stays.
+    """Record every benchmark except gpu, each in its own process. Whole records of this commit and machine are kept.
 
-    runs: the folder of those that can be resumed within. Raises PlacerError where one failed, after all others.
+    runs: the folder for benchmarks that can be resumed. Raises PlacerError, after all have run, if one failed.
     """
     check_folder()
     names = [name for name in NAMES if name != "gpu"]
@@ -56,9 +56,10 @@ def record_all(runs: Path | None) -> Facts:
 
 
 def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
-    """Run the benchmark `name`. With `record`, write benchmarks/NAME.json and BENCHMARKS.md anew and draw its picture.
+    """Run the benchmark `name`. With `record`, rewrite benchmarks/NAME.json and BENCHMARKS.md and draw its picture.
 
-    Raises BadInputError for an unknown name, and for options that this benchmark cannot use.
+    Raises BadInputError for an unknown name and for options that this benchmark cannot use, and whatever drawing the
+    picture raises, once the record is written.
     """
     if name not in NAMES:
         raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(NAMES)}, or {ALL}.")
@@ -78,13 +79,13 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
         undrawn = _undrawn(name, facts)
         facts |= {"failed": f"its picture cannot be drawn: {undrawn}"} if undrawn else {}
         keep(name, facts, command_of(name, options), begun_at, {name: _part(name, "page") for name in NAMES})
-        if undrawn is not None:  # what was measured is kept, but not as a whole record
+        if undrawn is not None:  # the measurements are kept, but the record does not count as whole
             raise undrawn
     return facts
 
 
 def _undrawn(name: str, facts: Facts) -> Exception | None:
-    """Draw the picture, if the bench has one. Returns the error where that fails."""
+    """Draw the picture, if the bench has one. Returns the error if that fails."""
     plot = _part(name, "plot")
     try:
         if hasattr(plot, "draw"):
@@ -96,7 +97,7 @@ def _undrawn(name: str, facts: Facts) -> Exception | None:
 
 
 def _part(name: str, part: str) -> Any:
-    """A module of the package of the bench `name`, or its only module; None where the package has no such part."""
+    """Module `part` of the bench `name`, or its only module if it is no package. None if the package has no `part`."""
     module = import_module(f"experiments.benches.{name.replace('-', '_')}")
     if not hasattr(module, "__path__"):
         return module

@@ -1,4 +1,4 @@
-"""Recording one benchmark after the other, each in a process of its own; goes on where it was stopped."""
+"""The recording of one benchmark after the other, each in its own process; it continues where it was stopped."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 from experiments.benches.bench import EVERY, PAGE, BenchOptions, Facts, command_of, machine, record_of
 from placer.errors import PlacerError
 
-SHARING = ("sample-efficiency", "search-quality")  # made of the same runs, which take the time of either
+SHARING = ("sample-efficiency", "search-quality")  # made of the same runs, so the time of only one of them counts
 
 
 def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
-    """Record the benchmarks named in `resumes` that are not recorded whole, by this code on this machine. Returns
+    """Record the benchmarks named in `resumes` that have no whole record by this code on this machine. Returns
     {"recorded_s": {name: seconds}}.
 
-    resumes: whether each takes --runs. Says on stderr how long it will take, by what the last records took. Raises
-    PlacerError, after all others, where one failed, or a part of one, and where code was committed meanwhile.
+    resumes: whether each takes --runs. The time left, estimated from the last records, is printed to stderr. Raises
+    PlacerError, after all have run, if a benchmark or a part of one failed, or if code was committed meanwhile.
     """
     here = {key: fact for key, fact in machine().items() if key != "date"}
     left = [name for name in resumes if not _is_recorded(name, here)]
@@ -48,7 +48,7 @@ def record_each(resumes: Mapping[str, bool], runs: Path | None) -> Facts:
 def _is_recorded(name: str, here: Facts) -> bool:
     """Whether there is a record of the whole bench, made by this code on this machine, in which nothing failed.
 
-    here: commit, machine and versions. Changes that are not committed have no name: what they gave never counts.
+    here: commit, machine and versions. A record of uncommitted changes never counts, because no commit names its code.
     """
     record, at = record_of(name), here["commit"]
     if at is None or at.endswith("+") or any(record.get(key) != fact for key, fact in here.items()):
@@ -57,19 +57,19 @@ def _is_recorded(name: str, here: Facts) -> bool:
 
 
 def _command(name: str, *models: str) -> str:
-    """What records the whole bench, or that of these models."""
+    """The command that records the whole bench, or the bench of these models."""
     return command_of(name, BenchOptions(models=models or None))
 
 
 def _has_failures(found: Any) -> bool:
-    """Whether a part of a record says why it failed."""
+    """Whether a record, or any part of it, failed."""
     if isinstance(found, dict):
         return bool(found.get("failed")) or any(map(_has_failures, found.values()))
     return isinstance(found, list) and any(map(_has_failures, found))
 
 
 def _ahead(names: Sequence[str]) -> str:
-    """How long these will take, as far as the last records of whole benches say."""
+    """A phrase on how long these benches will take, estimated from the last records of whole benches."""
     records = {name: record_of(name) for name in names}
     whole = {name: record for name, record in records.items() if record.get("command") == _command(name)}
     known_s = {name: record["took_s"] for name, record in whole.items() if "took_s" in record}

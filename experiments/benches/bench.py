@@ -29,16 +29,16 @@ from placer.files import write_whole
 Facts = dict[str, Any]
 FOLDER = Path("benchmarks")
 PAGE = Path("BENCHMARKS.md")
-EVERY = "all"  # the --model by which a bench that takes a sample takes every network instead
+EVERY = "all"  # the --model with which a bench that usually takes a sample takes every network
 CHECKOUT = Path(__file__).resolve().parents[2]
-# What leaves a measurement as it was, as git names it: what recording itself changes, and then all that no bench runs.
+# Git pathspecs that leave out files that do not affect a measurement: what recording writes; all that no bench runs.
 RECORDS = (":!benchmarks", ":!BENCHMARKS.md", ":!docs/*.png")
 NO_CODE = (":!benchmarks", ":!*.md", ":!docs", ":!tests")
 
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """The options of a benchmark; each uses what applies to it. None = its own default."""
+    """The options of a benchmark, which uses those that apply to it. None = the benchmark's own default."""
 
     models: tuple[str, ...] | None = None
     workers: int = 2
@@ -46,9 +46,9 @@ class BenchOptions:
     record: bool = False  # the facts will be kept, so pictures and data beside them should be, too
     runs: Path | None = None  # the folder in which runs that benchmarks share are kept
     devices: str | None = None  # what to measure on (gpu only)
-    minutes: float | None = None  # for how long in all (faults, gpu, splitting, spoc)
-    begun_at: str | None = None  # the commit when the bench began, where it is run for a record
-    spared_s: list[float] = field(default_factory=list, compare=False)  # what runs took that --runs had from before
+    minutes: float | None = None  # how long the whole bench may take (faults, gpu, splitting, spoc)
+    begun_at: str | None = None  # the commit when the bench began, if it is run for a record
+    spared_s: list[float] = field(default_factory=list, compare=False)  # how long the runs reused from --runs took
 
 
 class Page(Protocol):
@@ -60,20 +60,20 @@ class Page(Protocol):
         """The bench's section, without its title."""
 
     def headline(self, facts: Facts) -> str:
-        """Its main figures in a line, for the summary; the same figures stand in the section."""
+        """The bench's main figures in one line, for the summary. The section has the same figures."""
 
 
 def check_folder() -> None:
-    """Raises BadInputError where there is no benchmarks/ to record in."""
+    """Raise BadInputError if there is no benchmarks/ to record in."""
     if not FOLDER.is_dir():
         raise BadInputError(f"{FOLDER}/ is not here; run placer bench --record in a checkout of Placer.")
 
 
 def keep(name: str, facts: Facts, command: str, begun_at: str | None, pages: Mapping[str, Page]) -> None:
-    """Write benchmarks/NAME.json, and BENCHMARKS.md anew.
+    """Write benchmarks/NAME.json, and write BENCHMARKS.md again.
 
-    begun_at: the commit when the bench began; where it is another one now, the record is named with a + and counts as
-    failed, because its figures may be of two commits.
+    begun_at: the commit when the bench began. If the current commit differs, the record's commit gets a + and the
+    record counts as failed, because its figures may be of two commits.
     """
     record = {"bench": name, **facts, "command": command, **machine()}
     if begun_at is not None and record["commit"] != begun_at:
@@ -82,20 +82,20 @@ def keep(name: str, facts: Facts, command: str, begun_at: str | None, pages: Map
     try:
         pages[name].page_lines(record)
         pages[name].headline(record)
-    except Exception as error:  # what was measured is kept, but not as a whole record
+    except Exception as error:  # the measurements are kept, but the record does not count as whole
         record["failed"] = one_line(f"its page cannot be made: {type(error).__name__}: {error}")
     write_whole(FOLDER / f"{name}.json", (json.dumps(record, indent=1) + "\n").encode())
     write_whole(PAGE, whole_page(FOLDER, pages).encode())
 
 
 def record_of(name: str) -> Facts:
-    """The last record of a bench; empty where there is none."""
+    """The last record of a bench; empty if there is none."""
     path = FOLDER / f"{name}.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def command_of(name: str, options: BenchOptions) -> str:
-    """What to type for the same measurement; where runs are kept makes no difference to it."""
+    """The command line for the same measurement, without --runs, which makes no difference to the figures."""
     words = ["placer", "bench", name, "--record"]
     for model in options.models or ():
         words += ["--model", model]
@@ -110,10 +110,10 @@ def command_of(name: str, options: BenchOptions) -> str:
 
 
 def commit(without: Sequence[str] = NO_CODE) -> str | None:
-    """The last commit that changed the code that runs, with a + where that was changed since; None outside a checkout.
+    """The last commit that changed code, with a + if code has uncommitted changes; None outside a checkout.
 
-    So records stay of one commit while the commits that add them follow each other.
-    without: paths that do not count, as git excludes them.
+    Records thus keep the same commit while the commits that add records follow each other.
+    without: git pathspecs that leave out the paths that do not count as code.
     """
     try:
         told = [
@@ -147,7 +147,7 @@ def machine() -> Facts:
 
 
 def whole_page(folder: Path, pages: Mapping[str, Page]) -> str:
-    """BENCHMARKS.md from every recorded benchmark."""
+    """The text of BENCHMARKS.md, made from every record in `folder`."""
     records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
     parts = ["# Benchmarks", "", "Generated by `placer bench NAME --record`; not written by hand.", ""]
     parts += [*_summary(records, pages), ""]
@@ -167,13 +167,13 @@ def whole_page(folder: Path, pages: Mapping[str, Page]) -> str:
 
 
 def missing_lines(missing: Mapping[str, Facts]) -> list[str]:
-    """A paragraph on the parts of a bench that failed, {part: {"failed": line}}; nothing where there are none."""
+    """A paragraph on the parts of a bench that failed, {part: {"failed": line}}; empty if none failed."""
     lines = [f"- Not measured: {part}: {found['failed'].rstrip('.')}." for part, found in missing.items()]
     return ["", *lines] if lines else []
 
 
 def _summary(records: Mapping[str, Facts], pages: Mapping[str, Page]) -> list[str]:
-    """What each bench came to, in a table, and which of them can be compared with each other."""
+    """A table of the main results of all benches, below a paragraph on what can be compared."""
     dirty = any(not _is_clean(facts) for facts in records.values())
     rows = [
         [f"[{name}](#{name})", pages[name].headline(facts), _machine(facts), f"{_commit(facts)}, {facts['date']}",
@@ -212,7 +212,7 @@ def _commit(facts: Facts) -> str:
 
 
 def _not_whole(facts: Facts) -> list[str]:
-    """Why a record is not whole, where it is not."""
+    """Lines that say why a record is not whole; empty if it is."""
     failed = facts.get("failed")
     return [f"**Not a whole record: {failed.rstrip('.')}.**", ""] if isinstance(failed, str) else []
 
@@ -230,7 +230,7 @@ def _where(facts: Facts) -> list[str]:
 
 
 def csv_bytes(rows: Sequence[Facts]) -> bytes:
-    """Rows as CSV, with a column for every key; empty where a row lacks it."""
+    """Rows as CSV, with a column for every key; a cell is empty if its row lacks the key."""
     text = StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(text, names, restval="", lineterminator="\n")

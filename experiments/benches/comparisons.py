@@ -14,13 +14,13 @@ from search.session.registry import SEARCHERS
 
 MEASUREMENTS = 20  # of every searcher
 LONGER = 50  # of the longer search, after the first comparison of a network
-LEFT_OUT = ("single", "exact")  # single devices are measured anyway; `exact` asks what it proves, for minutes
+LEFT_OUT = ("single", "exact")  # single devices are measured anyway; `exact` needs minutes to prove what it asks
 LIMIT_S = 10_800.0  # for one comparison
-MINUTES = 90.0  # after which no searcher asks any more; in 30, nasnet_mobile measured 11 or 12
+MINUTES = 90.0  # after which no searcher asks for more; in 30, nasnet_mobile measured only 11 or 12 mappings
 
 
 def comparisons(options: BenchOptions) -> dict[str, dict[int, Facts]]:
-    """{network: {seed: what `placer compare --json` said of it, or {"failed": line}}}."""
+    """Return {network: {seed: the facts of `placer compare --json`, or {"failed": line}}}."""
     found: dict[str, dict[int, Facts]] = {}
     for name in options.models or zoo.names():
         found[name] = {}
@@ -31,7 +31,7 @@ def comparisons(options: BenchOptions) -> dict[str, dict[int, Facts]]:
 
 
 def terms(options: BenchOptions) -> Facts:
-    """On what terms searchers were compared, for the record."""
+    """The conditions under which searchers are compared, for the record."""
     measurements = options.measurements or MEASUREMENTS
     return {
         "races_apart": True,
@@ -45,7 +45,7 @@ def terms(options: BenchOptions) -> Facts:
 
 
 def compared(model: str, options: BenchOptions, seed: int = SEEDS[0]) -> Facts:
-    """One comparison, in a process of its own, so that none inherits another's state."""
+    """Compare searchers on one network, in its own process, so that no comparison inherits another's state."""
     settings = {
         "model": model,
         "workers": options.workers,
@@ -61,7 +61,7 @@ def compared(model: str, options: BenchOptions, seed: int = SEEDS[0]) -> Facts:
 
 
 def compare_in_process(settings: Facts) -> Facts:
-    """`placer compare MODEL` with these settings; {"failed": line} also where a signal ended it before its time."""
+    """Run `placer compare MODEL` with these settings. Returns {"failed": line} also if a signal ended it early."""
     numbers = ("workers", "measurements", "longer", "minutes", "seed")
     options = [word for name in numbers for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
     searchers = [word for name in settings["searchers"] for word in ("--searcher", name)]
@@ -104,7 +104,7 @@ def how_seeded(facts: Facts) -> str:
 
 
 def best_known(facts: Facts) -> str:
-    """A sentence on what the best known is of."""
+    """Sentences on the mappings among which the best known of a network is chosen."""
     those = (
         "The best known of a network is the fastest of all mappings that were stepped side by side at the end: the "
         "choices of all searchers"
@@ -127,7 +127,7 @@ def _listed(names: list[str]) -> str:
 
 
 def not_compared(facts: Facts) -> str:
-    """A sentence on the networks of the zoo that a record has no comparison of; empty where it has all."""
+    """A sentence on the networks of the zoo that are missing in a record; empty if it has all."""
     missing = [f"`{name}`" for name in zoo.names() if name not in facts["by_model"]]
     if not missing:
         return ""

@@ -8,20 +8,20 @@ from statistics import geometric_mean, mean, median, stdev
 
 CONFIDENCE = 0.95
 FEWEST = 3  # values; an interval of fewer says nothing
-MANY = 10  # values from which on they are bootstrapped; intervals that are bootstrapped from fewer are too narrow
+MANY = 10  # values from which on intervals are bootstrapped; bootstrapped from fewer, they are too narrow
 RESAMPLES = 9999
-UNKNOWN = "unknown"  # the mean of nothing
+UNKNOWN = "unknown"  # the mean of no values
 
 Interval = list[float]
 """[low, high], a list because records are JSON."""
 
 
 def of_mean(values: Sequence[float]) -> Interval | None:
-    """The interval of the mean of what values like these may come to; None where there are too few.
+    """The CONFIDENCE interval of the mean of values like these; None if there are too few.
 
-    Each value is one of what was sampled: a network, say. Repeats of the same are averaged first, because they are not
-    independent. Of MANY values, bootstrapped: bias-corrected and accelerated (Efron 1987), as scipy.stats.bootstrap has
-    it, always with one seed. Of fewer, by Student's t.
+    Each value belongs to one sampled thing, for example a network. Average repeats of the same thing first, because
+    they are not independent. From MANY values on, the interval is bootstrapped: bias-corrected and accelerated (Efron
+    1987), by scipy.stats.bootstrap, always with the same seed. From fewer values, it follows Student's t.
     """
     if len(values) < FEWEST:
         return None
@@ -40,20 +40,20 @@ def of_mean(values: Sequence[float]) -> Interval | None:
 
 
 def of_geomean(ratios: Sequence[float]) -> Interval | None:
-    """As `of_mean`, of the geometric mean of ratios."""
+    """The same as `of_mean`, for the geometric mean of ratios."""
     found = of_mean([log(ratio) for ratio in ratios])
     return None if found is None else [exp(bound) for bound in found]
 
 
 def geomean_in_words(ratios: Sequence[float]) -> str:
-    """'1.47 (95 % interval 1.36 to 1.58; median 1.45)'; without the interval where there are too few."""
+    """'1.47 (95 % interval 1.36 to 1.58; median 1.45)'; without the interval if there are too few ratios."""
     if not ratios:
         return UNKNOWN
     return f"{geometric_mean(ratios):.2f} ({_beside(of_geomean(ratios), f'median {median(ratios):.2f}', '.2f')})"
 
 
 def mean_in_words(shares: Sequence[float]) -> str:
-    """'6.7 % (95 % interval 4.1 % to 11 %; median 3.7 %)', of shares that cannot be negative."""
+    """'6.7 % (95 % interval 4.1 % to 11 %; median 3.7 %)', for shares, which cannot be negative."""
     if not shares:
         return UNKNOWN
     interval = of_mean(shares)

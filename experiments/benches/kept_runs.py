@@ -1,7 +1,7 @@
-"""Runs that are kept in a folder (--runs), so that a bench that was stopped goes on where it ended.
+"""Runs that are kept in a folder (--runs), so that a stopped bench continues where it ended.
 
-A run counts only for the commit, the machine and the versions that made it, so that a record never has figures of
-several. Changes that are not committed have no name, so that what they give is never taken again.
+A run is reused only at the commit, on the machine and with the versions that made it, so that a record never mixes
+figures of several. Runs of uncommitted changes are never reused, because no commit names their code.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from experiments.benches.bench import BenchOptions, Facts, machine
 from placer.errors import PlacerError
 from placer.files import write_whole
 
-RUNS = "PLACER_RUNS"  # environment variable: the folder, where --runs names none
+RUNS = "PLACER_RUNS"  # environment variable: the folder, if --runs names none
 
 
 def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Facts]) -> Facts:
-    """The facts that `run` returned before, under the same settings, at this commit on this machine, or returns now.
-    Failures are tried again.
+    """Return the kept facts of an earlier `run` with the same settings, at this commit on this machine. If there are
+    none, or they are of a failed run, call `run`, keep its facts and return them.
 
-    name: of the file, without ".json"; may name a folder in the folder. Raises PlacerError where it cannot be used.
+    name: of the file, without ".json"; may include a subfolder. Raises PlacerError if the file cannot be used.
     """
     folder = options.runs or (Path(os.environ[RUNS]) if os.environ.get(RUNS) else None)
     if folder is None:
@@ -36,7 +36,7 @@ def kept(options: BenchOptions, name: str, settings: Facts, run: Callable[[], Fa
         raise PlacerError(f"{path}: cannot be used ({error}); name another folder with --runs.") from error
     made_by = {"settings": settings, **{name: fact for name, fact in machine().items() if name != "date"}}
     if options.begun_at is not None and made_by["commit"] != options.begun_at:
-        made_by["commit"] = None  # this process runs the code of the commit it began at, others that it starts the new
+        made_by["commit"] = None  # this process runs the code of `begun_at`, processes that it starts run newer code
     is_named = made_by["commit"] is not None and not made_by["commit"].endswith("+")
     if is_named and all(before.get(name) == fact for name, fact in made_by.items()) and "failed" not in before["facts"]:
         options.spared_s.append(before.get("took_s", 0.0))

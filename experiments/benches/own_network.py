@@ -1,8 +1,8 @@
-"""A network of its own for a process and the workers that it starts. Its loopback can be slowed and cut, and no other
-program notices. For Linux alone, by network namespaces; `tc` and `ip` are those of iproute2, `unshare` and `nsenter`
-those of util-linux.
+"""A network of its own for a process and the workers that it starts; its loopback can be slowed and cut.
 
-`python -m experiments.benches.own_network ARGUMENTS` runs `python ARGUMENTS` in one.
+No other program notices. Works only on Linux, with network namespaces; `tc` and `ip` are programs of iproute2,
+`unshare` and `nsenter` of util-linux. `python -m experiments.benches.own_network ARGUMENTS` runs `python ARGUMENTS` in
+a network of its own.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ import psutil
 
 from placer.errors import PlacerError, one_line
 
-UNAVAILABLE = 69  # exit code where there is no network to be had: EX_UNAVAILABLE of sysexits.h
+UNAVAILABLE = 69  # exit code if the system allows no network: EX_UNAVAILABLE of sysexits.h
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET of linux/sched.h
 BURST_BYTES = 256 * 1024  # sent at once: more than the largest packet of a loopback, which would be dropped otherwise
-QUEUE_MS = 200  # what may wait before packets are dropped
+QUEUE_MS = 200  # how long packets may wait before they are dropped
 POLL_S = 0.1
-FIRST, LATER = 5, 1000  # places of rules of routing: of what is cut off, and of what is delivered
-# What is delivered on this machine is looked up first; rules that cut something off must come before.
+FIRST, LATER = 5, 1000  # priorities of routing rules: rules that cut off, and the rule that delivers locally
+# The rule that delivers on this machine usually has priority 0; it moves to LATER, behind the rules that cut off.
 SETUP = f"ip link set lo up && ip rule add pref {LATER} lookup local && ip rule del pref 0"
 
 
 def enter() -> None:
-    """Move this process into a network of its own, whose loopback is up. Call it before threads are started: those that
-    run already stay where they are. Raises PlacerError where the system does not allow it; it needs root.
+    """Move this process into a network of its own, whose loopback is up. Needs root.
+
+    Call it before threads are started: threads that already run stay in the old network. Raises PlacerError if the
+    system does not allow it.
     """
     if ctypes.CDLL(None, use_errno=True).unshare(NEW_NETWORK) != 0:
         why = os.strerror(ctypes.get_errno())
@@ -41,7 +43,7 @@ def enter() -> None:
 
 @contextmanager
 def slow_loopback(bytes_per_s: float) -> Iterator[None]:
-    """All that this network sends is limited to so many bytes a second within the block. Raises PlacerError."""
+    """Limit all that this network sends to `bytes_per_s` within the block. Raises PlacerError."""
     rate = f"{max(8 * bytes_per_s, 8e3):.0f}bit"
     _run("tc", "qdisc", "replace", "dev", "lo", "root", "tbf", "rate", rate, "burst", f"{BURST_BYTES}b",
          "latency", f"{QUEUE_MS}ms")  # fmt: skip
@@ -52,11 +54,11 @@ def slow_loopback(bytes_per_s: float) -> Iterator[None]:
 
 
 def cut_off(process: psutil.Process, seconds: float) -> subprocess.Popen[str]:
-    """For so long, or until the process is dead, packets of its connections are lost, and nobody can connect to it.
-    What it connects to anew gets through. Returns when it is cut off; what is returned ends when all is whole again.
-    The process may be in another network than this one.
+    """Cut a process off for `seconds`, or until it is dead: packets of its connections are lost, and no process can
+    connect to it. New connections that it opens itself get through. The process may be in another network.
 
-    A shell does it, because who waits for the process may keep this interpreter's lock. Raises PlacerError.
+    Returns once the process is cut off. The returned shell ends when the network is whole again. A shell does the work,
+    because a thread that waits for the process may keep this interpreter's lock. Raises PlacerError.
     """
     rules = sorted(" ".join(rule) for rule in _rules(process))
     lives = f"grep -qs '^State:.[^ZX]' /proc/{process.pid}/status"
@@ -77,8 +79,10 @@ def cut_off(process: psutil.Process, seconds: float) -> subprocess.Popen[str]:
 
 
 def tcp_ports(process: psutil.Process) -> set[tuple[int, int]]:
-    """The process's own port and that of the other end, of each of its TCP sockets; 0 for one that listens. It may be
-    in another network than this one, of which psutil says nothing. Raises PlacerError where it has ended.
+    """(own port, port of the other end) of each TCP socket of the process; the latter is 0 if the socket listens.
+
+    The process may be in another network than this one, about which psutil says nothing. Raises PlacerError if the
+    process has ended.
     """
     place = Path(f"/proc/{process.pid}")
     found = set()
@@ -101,14 +105,14 @@ def _link(path: Path) -> str:
 
 
 def _within(process: psutil.Process) -> list[str]:
-    """What has a command run in the network of a process; nothing where it is this one's."""
+    """The prefix that makes a command run in the network of `process`; empty if that is this process's network."""
     own, its = Path("/proc/self/ns"), Path(f"/proc/{process.pid}/ns")
     kinds = [kind for kind in ("user", "net") if _link(own / kind) != _link(its / kind)]
     return ["nsenter", *(f"--{kind}={its / kind}" for kind in kinds)] if kinds else []
 
 
 def _rules(process: psutil.Process) -> set[tuple[str, ...]]:
-    """Rules of routing by which nothing comes to the process or from it. Raises PlacerError."""
+    """Routing rules that drop all packets to and from the process's TCP ports. Raises PlacerError."""
     ends: set[tuple[str, ...]] = set()
     for own, other in tcp_ports(process):
         if other:
@@ -128,7 +132,7 @@ def _run(*command: str) -> None:
 
 
 def main() -> None:
-    """Become the Python that the arguments say, in a network of its own: root's, or that of a user namespace."""
+    """Become `python ARGUMENTS` in a network of its own, made as root or within a user namespace."""
     said = ""
     for flags in (["--net"], ["--user", "--map-root-user", "--net"]):
         within = ["unshare", *flags, "sh", "-c", f'{SETUP} && exec "$@"', "sh"]

@@ -1,4 +1,4 @@
-"""How evenly this machine computes while nothing of ours runs: what its neighbours leave of it."""
+"""How evenly this machine computes while Placer runs nothing: how much its neighbours disturb it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import warnings
 from statistics import median, quantiles
 
 LOOK_S = 5.0
-PIECE = 200_000  # additions, about 10 ms: as long as an op of those that are placed, and longer than a time slice
-UNEVEN = 0.15  # from here on, differences of some percent take more steps than a bench measures
+PIECE = 200_000  # subtractions, about 10 ms: as long as an op that is placed, and longer than a time slice
+UNEVEN = 0.15  # above this share, a bench measures too few steps to see differences of some percent
 LOOK = "from experiments.benches.pace import scatter; print(scatter({seconds}))"
 
 
 def unevenness(seconds: float = LOOK_S) -> float | None:
-    """The interquartile range of the times of equal work, as a share of their median; the median over all cores that
-    this process may use, which work at the same time. None where that cannot be found out.
+    """The interquartile range of the times of equal work, divided by their median: the median over all cores that this
+    process may use, which work at the same time for `seconds`. None if one of the processes that work fails.
     """
     command = [sys.executable, "-c", LOOK.format(seconds=seconds)]
     looks = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in os.sched_getaffinity(0)]
@@ -28,7 +28,7 @@ def unevenness(seconds: float = LOOK_S) -> float | None:
 
 
 def warn_if_uneven(share: float | None) -> None:
-    """Warn where measurements that are taken now say little of small differences."""
+    """Warn if current measurements would say little about small differences."""
     if share is not None and share > UNEVEN:
         warnings.warn(
             f"this machine computes unevenly just now: equal work takes times that scatter by {share:.0%} "
@@ -38,7 +38,7 @@ def warn_if_uneven(share: float | None) -> None:
 
 
 def pace_line(before: float | None, after: float | None) -> str:
-    """A sentence for the page; empty where nothing is known."""
+    """A sentence for the page; empty if nothing is known."""
     known = [(share, when) for share, when in ((before, "before"), (after, "after")) if share is not None]
     if not known:
         return ""
@@ -48,7 +48,7 @@ def pace_line(before: float | None, after: float | None) -> str:
 
 
 def scatter(seconds: float) -> float:
-    """The interquartile range of the times that equal pieces of work take one core, as a share of their median."""
+    """The interquartile range of the times that one core takes for equal pieces of work, divided by their median."""
     times_s: list[float] = []
     end_s = time.perf_counter() + seconds
     while len(times_s) < 4 or time.perf_counter() < end_s:

@@ -26,14 +26,14 @@ from placer.errors import PlacerError, one_line
 T = TypeVar("T")
 
 POLL_S = 0.2
-END_S = 30.0  # in which a process that answered must end by itself
+END_S = 30.0  # within which a process that has answered must end by itself
 GIB = 2**30
 COMMAND = """from placer.devices.workers.worker import end_with_parent
 end_with_parent({parent})
 from placer.__main__ import main
 main()"""
 SPAWN = get_context("spawn")
-SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}  # otherwise every process prints it once
+SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1"}  # otherwise each process prints notices
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,8 @@ class Caps:
 
 
 def command_facts(*arguments: str, seconds: float) -> Facts:
-    """`placer ARGUMENTS --json --quiet` as a user runs it, in a process of its own; {"failed": line} where it fails, or
-    takes longer than `seconds`. The command is killed when the thread that
-    calls this ends.
+    """Run `placer ARGUMENTS --json --quiet` as a user does, in its own process. Returns its facts, or {"failed": line}
+    if it fails or takes longer than `seconds`. The command is killed when the calling thread ends.
     """
     command = [sys.executable, "-c", COMMAND.format(parent=os.getpid()), *arguments, "--json", "--quiet"]
     try:
@@ -62,9 +61,9 @@ def command_facts(*arguments: str, seconds: float) -> Facts:
 
 
 def alone(call: Callable[..., T], *arguments: Any, seconds: float | None = None) -> T:
-    """What `call` returns in a process and session of its own.
+    """Return what `call` returns in a process and session of its own.
 
-    Raises what it raises, and PlacerError where the process dies or takes longer than `seconds`.
+    Raises what `call` raises, and PlacerError if the process dies or takes longer than `seconds`.
     """
     ours, theirs = SPAWN.Pipe(duplex=False)
     process = SPAWN.Process(target=_answer, args=(theirs, call, arguments))
@@ -89,12 +88,12 @@ def alone(call: Callable[..., T], *arguments: Any, seconds: float | None = None)
 
 
 def facts_alone(call: Callable[..., Facts], *arguments: Any, seconds: float | None = None) -> Facts:
-    """`tried`, in a process and session of its own. A process that takes longer than `seconds` failed."""
+    """The same as `tried`, in a process and session of its own, which fails if it takes longer than `seconds`."""
     return tried(partial(alone, call, *arguments, seconds=seconds))
 
 
 def tried(call: Callable[[], Facts]) -> Facts:
-    """What `call` returns; a failure is {"failed": line}, so that what else is to be measured goes on."""
+    """Return what `call` returns, or {"failed": line} if it fails, so that the other measurements go on."""
     try:
         return call()
     except Exception as error:
@@ -102,28 +101,28 @@ def tried(call: Callable[[], Facts]) -> Facts:
 
 
 def failed(error: Exception) -> Facts:
-    """{"failed": line}: ours as they are, others with their type."""
+    """Return {"failed": line}: a PlacerError by its message alone, other errors with their type."""
     return {"failed": one_line(str(error) if isinstance(error, PlacerError) else f"{type(error).__name__}: {error}")}
 
 
 def some_failed(rows: Sequence[Facts]) -> Facts:
-    """{"failed": line} on those of the rows that failed, by which their whole is tried again; nothing without any."""
+    """Return {"failed": line} if some of the rows failed, so that all are tried again; {} if none did."""
     lines = [row["failed"] for row in rows if "failed" in row]
     return {"failed": f"{len(lines)} of {len(rows)} failed, first: {lines[0]}"} if lines else {}
 
 
 class Doer(Protocol):
-    """What the process makes once and then asks. Any public method takes one argument and returns facts."""
+    """The object that a process makes once and then asks. Its other public methods take one argument, return facts."""
 
     def forget(self) -> None:
         """Called after every question."""
 
 
 class Measurer:
-    """Asks a `Doer` in a process of its own. A failure, a death and an exceeded cap are values: `skipped`, `detail`."""
+    """The end that asks a `Doer` in its own process. Failures, deaths and exceeded caps are facts: skipped, detail."""
 
     def __init__(self, make: Callable[[], Doer], caps: Caps, clock: Callable[[], float] = time.monotonic) -> None:
-        """make: can be pickled, and is called in the process."""
+        """make: is called in the process, so it must be picklable."""
         self.make, self.caps, self.clock = make, caps, clock
         self.process: Any = None
         self.connection: Connection | None = None
@@ -136,7 +135,7 @@ class Measurer:
         self.end()
 
     def ask(self, method: str, argument: Any, seconds: float | None = None) -> Facts:
-        """What the doer's method returns, or {"skipped": why, "detail": more}. seconds: another cap, for this once."""
+        """Return what the doer's method returns, or {"skipped": why, "detail": more}. seconds: a cap for this call."""
         connection = self.connection if self.connection is not None else self._start()
         try:
             connection.send((method, argument))
@@ -181,7 +180,7 @@ class Measurer:
         return 0
 
     def _is_spent(self) -> bool:
-        """Whether the process has measured enough networks, or its leftover memory would count against the next one."""
+        """Whether the process has answered enough questions, or its leftover memory would count against the next."""
         return self.asked >= self.caps.batch or self._memory_bytes() > self.caps.memory_bytes / 2
 
     def _code(self) -> int | None:
@@ -213,13 +212,13 @@ def _answer(connection: Connection, call: Callable[..., Any], arguments: Sequenc
 
 
 def _begin() -> None:
-    """What libraries print goes to stderr, because stdout is for the benchmark's facts."""
+    """End with the parent process, and send all prints to stderr, because stdout is for the benchmark's facts."""
     end_with_parent()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
 
 def _serve(connection: Connection, make: Callable[[], Doer]) -> None:
-    """Answer until the other end is gone."""
+    """Answer questions until the other end is closed."""
     _begin()
     with suppress(EOFError, OSError):
         doer: Doer | None = None

@@ -1,6 +1,4 @@
-"""What the order of ops on a device is worth: the same mappings stepped by rank, by Donf, and as TensorFlow's executor
-has it.
-"""
+"""What the order of ops on a device is worth: the same mappings stepped in the orders of rank, Donf and TensorFlow."""
 
 from __future__ import annotations
 
@@ -40,14 +38,14 @@ MODELS = (
 )  # half of the zoo, because each takes minutes
 REPEATS = 15
 LIMIT_S = 3600.0  # for one network, which takes minutes
-SETTLED = 100  # steps in which the executor's order changes with its estimates (decision 006), and which do not count
+SETTLED = 100  # first steps, which do not count: the executor's order still changes with its estimates (decision 006)
 RULES = ("local", "expert", "heft")
-PLANNED = ("local", "heft", "some units moved")  # for an order by rank; the last is made of the first
+PLANNED = ("local", "heft", "some units moved")  # mappings made for an order by rank; the last is made from the first
 TAKES = Takes(workers=True, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Each network is measured in a process of its own. Raises PlacerError where none could be."""
+    """Measure each network in its own process. Raises PlacerError if none could be measured."""
     repeats, by_model = options.measurements or REPEATS, {}
     for model in options.models or MODELS:
         settings = {"model": model, "workers": options.workers, "repeats": repeats}
@@ -69,8 +67,8 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def measure(model: str, workers: int, repeats: int) -> Facts:
-    """Step some mappings of one network in each order, all in turn; times in seconds. "failed" where one did not run,
-    so that they are tried again.
+    """Step some mappings of one network in each order, all in turn; times in seconds. The facts have "failed" if a
+    mapping did not run, so that the network is tried again.
     """
     with Job.opened(SearchSettings(model, f"workers:{workers}"), Progress()) as job:
         job.measure_singles()
@@ -89,7 +87,9 @@ def measure(model: str, workers: int, repeats: int) -> Facts:
 
 
 def _placements(job: Job) -> Iterator[tuple[str, Placement]]:
-    """(name, placement): by rule, and the first of these with some units moved; none twice."""
+    """Yield (name, placement): by rule, and the first of these with some units moved. Leaves out repetitions and
+    placements on a single device.
+    """
     problem = job.problem
     found = {name: problem.placement(make_searcher(name, problem).ask()) for name in RULES}
     found["some units moved"] = kicked(problem, found[RULES[0]], random.Random(0))
@@ -118,7 +118,7 @@ def _in_each_order(job: Job, predictions: dict[str, Prediction], placement: Plac
 
 
 def _ratio(row: Facts, schedule: str) -> float:
-    """How many times as long the step takes where TensorFlow's executor decides."""
+    """The step time in TensorFlow's own order divided by the step time in the order of `schedule`."""
     return float(row[FIFO]["step_s"] / row[schedule]["step_s"])
 
 
@@ -161,7 +161,7 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def _gains(facts: Facts, schedule: str) -> list[list[float]]:
-    """Of each network that ran, the gain of each mapping."""
+    """The gains of all mappings of each network that ran."""
     gains = ([_ratio(row, schedule) for row in _stepped(found)] for found in facts["by_model"].values())
     return [some for some in gains if some]
 
@@ -188,13 +188,13 @@ def _middle(facts: Facts, schedule: str) -> float:
 
 
 def _some(by_model: dict[str, Facts]) -> str:
-    """Why not all networks."""
+    """A sentence on why not all networks were measured; empty if they were."""
     every = len(zoo.names())
     return f" {len(by_model)} of the zoo's {every} networks, to save time." if len(by_model) < every else ""
 
 
 def _settled(facts: Facts) -> str:
-    """Nothing in a record for which TensorFlow's own order was not stepped before."""
+    """A clause on the first steps in TensorFlow's own order; empty for a record made without them."""
     return f"; TensorFlow's own order had {facts['settled']} steps before, to settle" if "settled" in facts else ""
 
 
@@ -204,7 +204,7 @@ def _stepped(found: Facts) -> list[Facts]:
 
 
 def _missing(by_model: dict[str, Facts]) -> list[str]:
-    """A line on each network, or mapping of one, that is not in the table."""
+    """A line for each network or mapping that is missing in the table."""
     lines = []
     for model, found in by_model.items():
         if "failed" in found and "mappings" not in found:

@@ -35,8 +35,8 @@ from surrogate.features.mapping_features import MappingFeatures
 Floats = NDArray[np.float64]
 
 REPEATS = 5  # steps of each mapping that count
-WARM_UP = 1  # dropped after the two steps that check what a mapping returns
-BATCH = 8  # mappings that are stepped in turn, with the first one measured
+WARM_UP = 1  # steps dropped after the two steps that check what a mapping returns
+BATCH = 8  # mappings that are stepped in turn, beside the first one measured
 AGAIN = 5  # mappings that are measured twice, to know the error of the measurement itself
 TIRED = 100  # rounds of drawing without a new mapping, after which a small network is taken to have no more
 LIMIT_S = 3600.0  # for one network, which takes minutes
@@ -45,9 +45,9 @@ RULES = ("heft", "donf", "local")
 
 @dataclass(frozen=True)
 class MeasuredMappings:
-    """One network, and measured mappings of it, the single devices first.
+    """One network and its measured mappings, the single devices first.
 
-    prediction: by the costs as profiled. placements: [mappings, groups] device indices; step_s, spread_s: [mappings]
+    prediction: from the profiled costs. placements: [mappings, groups] device indices; step_s, spread_s: [mappings]
     seconds; disagreement: mean |one / other - 1| of step times of the same mapping, measured minutes apart.
     """
 
@@ -64,7 +64,7 @@ class MeasuredMappings:
         return len(self.step_s)
 
     def features(self, known: NDArray[np.intp]) -> MappingFeatures:
-        """The features that a search has after measuring the mappings `known`: by a simulator calibrated on these."""
+        """The features that a search has after measuring the mappings `known`, whose times calibrate the simulator."""
         placements = self.placements[known][:, list(self.prediction.groups.group_of)]
         predictor = self.prediction.predictor.calibrated(placements, self.step_s[known])
         calibrated = replace(self.prediction, predictor=predictor)
@@ -74,10 +74,10 @@ class MeasuredMappings:
 def measured_networks(
     models: Sequence[str], measure: Callable[[str], Any], fewest: int = 1
 ) -> tuple[list[Any], dict[str, Facts]]:
-    """What `measure(model)` returns for each model, in a process of its own, where it has `fewest` mappings or more;
-    and {model: {"failed": line}} of the others.
+    """Call `measure(model)` for each model, in a process of its own. Returns the results that have `fewest` mappings or
+    more, and {model: {"failed": line}} for the other models.
 
-    A result's `step_s` has the seconds of its mappings. Raises PlacerError where nothing is left.
+    `step_s` of a result holds the seconds of its mappings. Raises PlacerError if no result is left.
     """
     found, missing = [], dict[str, Facts]()
     for model in models:
@@ -102,8 +102,8 @@ def measured_networks(
 def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredMappings:
     """Measure the single devices, then mappings of every kind, batch by batch beside the first single device.
 
-    All take the same number of steps, however slow. Raises PlacerError where no single device can be measured, and
-    where a device is lost.
+    All mappings take the same number of steps, even slow ones. Raises PlacerError if no single device can be measured,
+    or if a device is lost.
     """
     from tensorflow.errors import OpError  # measuring loads TensorFlow anyway
 
@@ -146,14 +146,16 @@ def _sample(job: Job, measured: dict[Mapping, Measured], singles: int, disagreem
 
 
 def _disagreement(first: dict[Mapping, Measured], again: dict[Mapping, Measured]) -> float:
-    """Mean |later / earlier - 1| of mappings measured twice; 0 without any."""
+    """Mean |later / earlier - 1| of mappings measured twice; 0 if there are none."""
     apart = [abs(later.step_s / first[mapping].step_s - 1) for mapping, later in again.items()]
     return mean(apart) if apart else 0.0
 
 
 def kinds(problem: Problem, rng: random.Random) -> Iterator[Placement]:
-    """Placements that differ by more than the names of equal devices: by rule and by expert; then in turn, until hardly
-    any are new, one of these with a few units moved, two crossed, one with many units moved, and a random one.
+    """Yield placements that differ by more than the names of equal devices.
+
+    Placements by rule and by expert come first. Then come in turn, until hardly any are new: one of these with a few
+    units moved, two of these crossed, one of these with many units moved, and a random placement.
     """
     rules = [problem.placement(make_searcher(name, problem).ask()) for name in RULES]
     known = [p for p in dict.fromkeys([*rules, *expert_placements(problem)]) if problem.fits(p)]
@@ -170,13 +172,13 @@ def kinds(problem: Problem, rng: random.Random) -> Iterator[Placement]:
 
 
 def _crossed(one: Placement, other: Placement, rng: random.Random) -> Placement:
-    """The first units as in one placement, the others as in another."""
+    """A placement with the first units as in `one` and the rest as in `other`."""
     cut = rng.randrange(len(one) + 1)
     return one[:cut] + other[cut:]
 
 
 def not_seen(placements: Sequence[Placement], problem: Problem, seen: set[Placement]) -> Iterator[Placement]:
-    """Those that fit into memory and are not in `seen`, to which they are added."""
+    """Yield the placements that fit into memory and whose canonical forms are not in `seen`, and add these to it."""
     for placement in placements:
         form = problem.canonical(placement)
         if form not in seen and problem.fits(placement):

@@ -1,4 +1,4 @@
-"""The seeds of benches that search: every network with the first, and those on which a search is quick with all."""
+"""The seeds of benches that search: the first for every network, all for networks on which a search is quick."""
 
 from __future__ import annotations
 

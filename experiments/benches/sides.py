@@ -23,18 +23,18 @@ from placer.result import median_error
 if TYPE_CHECKING:  # only a training's own process loads TensorFlow
     from placer import AutoStep
 
-# A block is so many seconds and steps long, and its first steps do not count: the other side has had the caches. Blocks
-# go on for so long, and there are so many pairs at least. Two sides that are both alone differ by 1 or 2 % then.
+# A block takes BLOCK_S and at least FEWEST steps. Its FIRST steps do not count, because the other side has used the
+# caches. Pairs of blocks go on for PAIRS_S, and are at least FEWEST_PAIRS. Two untouched sides then differ by 1 or 2 %.
 BLOCK_S, FEWEST, FIRST = 0.1, 12, 2
 PAIRS_S, FEWEST_PAIRS = 16.0, 12
 ANSWER_S = 120.0  # limit
 
 
 class Side:
-    """The end that asks: a training in a process of its own."""
+    """The end that asks a training, which runs in its own process, for blocks of steps."""
 
     def __init__(self, module: str, *arguments: Any) -> None:
-        """module: whose `serve(connection, *arguments)` runs the training there, gated by `Blocks`."""
+        """module: its `serve(connection, *arguments)` runs the training in the process, gated by `Blocks`."""
         self._ours, theirs = SPAWN.Pipe()
         self._process = SPAWN.Process(target=_serve, args=(theirs, module, arguments))
         self._process.start()
@@ -42,11 +42,11 @@ class Side:
         self.state: list[str] = []
 
     def wait(self) -> None:
-        """Return once the training is about to take its first step. Several sides start at the same time."""
+        """Return once the training is about to take its first step. Until then, several sides can start together."""
         self._answer()
 
     def block(self, steps: int) -> list[float]:
-        """Seconds of each of so many steps."""
+        """Have the training take `steps` steps. Returns the seconds of each."""
         self._ours.send(steps)
         return self._answer()
 
@@ -69,21 +69,21 @@ class Side:
 
 
 class OverError(BaseException):
-    """Nobody asks for more steps. It is no Exception, so that no training catches it."""
+    """The other end asks for no more steps. It is no Exception, so that no training catches it."""
 
 
 class Blocks:
-    """The end that answers: at first, and after each block, (seconds of each step, state)."""
+    """The end that answers. It sends (seconds of each step, state) before the first block and after each block."""
 
     def __init__(self, connection: Connection, state: Callable[[], list[str]]) -> None:
-        """state: what the training says of itself after each block."""
+        """state: returns lines on the training, which are sent after each block."""
         self._connection, self._state = connection, state
         self._took: list[float] = []
         self._wanted = 0
         self._begin: float | None = None
 
     def gate(self) -> None:
-        """Call it before each step. Raises OverError where no more are wanted."""
+        """Return when a step is wanted; call it before each step. Raises OverError if no more steps are wanted."""
         if self._begin is not None:
             self._took.append(time.perf_counter() - self._begin)
         if len(self._took) >= self._wanted:
@@ -97,9 +97,9 @@ class Blocks:
 
 
 def blocks_in_turn(one: Side, other: Side, seconds: float = PAIRS_S) -> tuple[list[tuple[float, float]], int]:
-    """([(median seconds of a step of one, of the other) of each pair of blocks], steps of each side).
+    """Return ([(median step seconds of `one`, of `other`) for each pair of blocks], steps of each side).
 
-    The side that begins a pair changes. A block has as many steps as `other` takes in BLOCK_S.
+    The sides take turns in beginning a pair. A block has the steps that `other` takes in BLOCK_S, at least FEWEST.
     """
     each = max(FEWEST, round(BLOCK_S / median(other.block(FEWEST)[FIRST:])))
     pairs: list[tuple[float, float]] = []
@@ -112,8 +112,8 @@ def blocks_in_turn(one: Side, other: Side, seconds: float = PAIRS_S) -> tuple[li
 
 
 def compared(pairs: Sequence[tuple[float, float]], one: str, other: str) -> Facts:
-    """The ratio of one's seconds by the other's, the median over the pairs, with its interquartile range and standard
-    error, and the median seconds of both, under these names.
+    """The seconds of one side divided by those of the other: the median over the pairs, its interquartile range and
+    its standard error. Also the median seconds of both sides, under their names `one` and `other`.
     """
     ratios = [mine / theirs for mine, theirs in pairs]
     low, high = np.percentile(ratios, [25, 75])
@@ -128,19 +128,19 @@ def compared(pairs: Sequence[tuple[float, float]], one: str, other: str) -> Fact
 
 
 def state_of(steps: Sequence[AutoStep]) -> list[str]:
-    """Of each wrapped step, its phase and whether it is placed."""
+    """A line for each wrapped step: its phase, and whether it is placed or why not."""
     return [
         f"{step.phase}: {'placed' if step.mapping is not None else step.left_alone or 'untouched'}" for step in steps
     ]
 
 
 def is_settled(state: Sequence[str]) -> bool:
-    """Whether none of these steps searches any more; not before there is one: Keras's first batch makes it."""
+    """Whether all of these steps have ended their search. False without steps: Keras's first batch makes the step."""
     return bool(state) and all(line.partition(":")[0] in SETTLED for line in state)
 
 
 def _serve(connection: Connection, module: str, arguments: Sequence[Any]) -> None:
-    """In a side's own process, which alone loads TensorFlow."""
+    """Run the training in the side's own process; only that process loads TensorFlow."""
     end_with_parent()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import_module(module).serve(connection, *arguments)

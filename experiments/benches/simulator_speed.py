@@ -42,7 +42,7 @@ TAKES = Takes(models=None)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """All figures. Alternatives that are compared are measured in turn."""
+    """Measure all figures. Alternatives that are compared are measured in turn."""
     repeats = options.measurements or REPEATS
     graph = layered(OPS, EDGES, WIDTH)
     simulators = {kind: Simulator(graph, machine(kind)) for kind in CONTENTIONS}
@@ -172,7 +172,7 @@ def _spread(values: list[float]) -> Facts:
 
 
 def headline(facts: Facts) -> str:
-    """Exact simulation and HEFT, each beside what is wanted."""
+    """The speed of exact simulation, beside the wanted speed, and of HEFT."""
     ops = f"{OPS:,} ops and {DEVICES} devices"
     others = " and ".join(
         f"{row['exact_us']['median']:.0f} us with `{kind}`"

@@ -1,4 +1,4 @@
-"""What a benchmark may be asked: the options that it takes, and what they may be."""
+"""The options that a benchmark takes, and the values that they may have."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ FEWEST_WORKERS = 2
 
 @dataclass(frozen=True)
 class Takes:
-    """Which fields of BenchOptions a benchmark has a use for.
+    """The fields of BenchOptions that a benchmark uses.
 
-    models: raises BadInputError for a name that it does not know; None where there is nothing to choose.
-    measurements: the fewest that it can be judged by.
+    models: is called with each name, and raises BadInputError for an unknown one; None if there is nothing to choose.
+    measurements: the fewest that the benchmark can be judged by.
     """
 
     models: Callable[[str], object] | None = zoo.find
@@ -40,7 +40,7 @@ class Takes:
     minutes: bool = False
 
     def check(self, bench: str, options: BenchOptions) -> None:
-        """Raises BadInputError for an option that `bench` has no use for, and for a value that cannot be."""
+        """Raise BadInputError for an option that `bench` does not use, and for a value that is not allowed."""
         for name, option in OPTIONS.items():
             if not getattr(self, name) and getattr(options, name) != getattr(BenchOptions, name):
                 raise BadInputError(f"{bench} takes no {option}; leave it out.")

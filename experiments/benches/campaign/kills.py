@@ -23,7 +23,7 @@ from placer.errors import PlacerError
 from placer.graph.graph_files import write_graph, write_topology
 
 OPS, EDGES, WIDTH = 60, 150, 6
-# Searchers whose questions take little time beside the start of a process, so that kills fall into everything.
+# Searchers that ask quickly compared with the start of a process, so that kills fall into all parts of a run.
 SEARCHERS, SEEDS, MEASUREMENTS = ("genetic", "local", "random"), (0, 1), 40
 ALL = MEASUREMENTS * len(SEARCHERS) * len(SEEDS)
 
@@ -32,7 +32,7 @@ Rows = dict[tuple[str, int], tuple[Any, Any]]
 
 
 def kill_facts(kills: int) -> Facts:
-    """A campaign killed so many times, beside one that is left alone."""
+    """Compare a campaign that is killed `kills` times with the same campaign left alone."""
     with TemporaryDirectory(prefix="placer-campaign-") as folder:
         whole, killed = (_spec(Path(folder), name) for name in ("whole", "killed"))
         store_s = _undisturbed(whole)
@@ -68,7 +68,7 @@ def _spec(folder: Path, name: str) -> Spec:
 
 
 def _undisturbed(spec: Spec) -> list[float]:
-    """Run the campaign in this process; seconds that each measurement took to be stored."""
+    """Run the campaign in this process. Returns the seconds that it took to store each measurement."""
     with _TimedStore(spec.store) as store:
         Campaign(spec, store).run()
         return store.seconds
@@ -86,11 +86,11 @@ class _TimedStore(CampaignStore):
 
 
 def _killed(spec: Spec, kills: int, rng: random.Random) -> tuple[Rows, int, int]:
-    """Run the campaign, killed so often, and at last to its end.
+    """Run the campaign, kill it `kills` times, and then run it to its end.
 
-    Returns what was stored at the last kill, how many kills found it running, and how many stored measurements were
-    gone or changed at a later one. Between two kills so much is stored, more or less by chance, that all of them happen
-    before the end.
+    Returns what was stored at the last kill, how many kills found the campaign running, and how many stored
+    measurements were missing or changed at a later kill. How much is stored between two kills is random, but bounded,
+    so that all kills happen before the end.
     """
     seen: Rows = {}
     sent = lost = 0
@@ -105,7 +105,7 @@ def _killed(spec: Spec, kills: int, rng: random.Random) -> tuple[Rows, int, int]
 
 
 def _killed_once(spec: Spec, goal: int, rng: random.Random) -> int:
-    """Run until about `goal` measurements are stored in all, then kill; 1 where it was running then."""
+    """Run until about `goal` measurements are stored in all, then kill. Returns 1 if the process still ran, else 0."""
     process = subprocess.Popen(_command(spec), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None and _count(spec.store) < goal:
         time.sleep(rng.uniform(0, 0.02))
@@ -133,6 +133,6 @@ def _rows(path: Path) -> Rows:
 
 
 def _duplicated(rows: Rows) -> int:
-    """How many measurements a cell took of a placement that it had measured before."""
+    """The number of measurements whose placement the same cell had measured before."""
     counts = Counter((cell, placement) for (cell, _), (placement, _) in rows.items())
     return sum(count - 1 for count in counts.values())

@@ -1,4 +1,4 @@
-"""Networks that are alike, and a machine of unlike devices: blocks of branches, larger, deeper, wider, renamed."""
+"""Networks that are alike (blocks of branches; larger, deeper, wider, renamed), and a machine of unlike devices."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 
 KINDS = ("Conv", "Norm", "Relu")
-MEDIAN_S = 3e-4  # of an op
-PROFILE_OFF = 0.05  # standard deviation of the logarithm of a profiled cost over the true one
+MEDIAN_S = 3e-4  # median cost of an op on a GPU
+PROFILE_OFF = 0.05  # standard deviation of log(profiled cost / drawn cost)
 
 
 @dataclass(frozen=True)
 class Network:
-    """A training step: blocks of branches that fork and join, forward, then backward. What an op takes and makes is
-    drawn by its name without the prefix, so that ops of two networks with the same name are alike.
+    """A training step: blocks of branches that fork and join, forward, then backward.
+
+    An op's costs and output size are drawn from its name without the prefix, so that ops with the same name are alike
+    in two networks.
     """
 
     blocks: int = 3
     branches: int = 3
-    batch: float = 1.0  # by which costs and tensors are multiplied
+    batch: float = 1.0  # factor of costs and tensor sizes
     prefix: str = ""
-    profile: int = 0  # each has errors of its own
+    profile: int = 0  # each profile has its own errors
 
     def graph(self, clock_off: float = 0.0) -> OpGraph:
-        """The step as it is profiled, or, with clock_off, as it is in truth: an op takes exp(clock_off * z) times as
-        long as drawn, z from the standard normal distribution and the same for the same name.
+        """The step with profiled costs, or, with `clock_off`, with true costs: drawn costs times exp(clock_off * z).
+
+        z is from the standard normal distribution, and the same for the same name and kind of device.
         """
         names = [("input", "Pad")]
         edges: list[tuple[int, int]] = []
@@ -47,7 +50,10 @@ class Network:
         return self._trained(names, edges, clock_off)
 
     def _trained(self, names: list[tuple[str, str]], edges: list[tuple[int, int]], clock_off: float) -> OpGraph:
-        """With the gradient of each op, on its device, which takes the op's output and its consumers' gradients."""
+        """The graph of these ops and their gradients.
+
+        The gradient of an op is on the op's device, and takes the op's output and its consumers' gradients.
+        """
         n = len(names)
         both = [*names, *((f"{name}/grad", f"{kind}Grad") for name, kind in names)]
         ops = tuple(
@@ -59,7 +65,7 @@ class Network:
         return OpGraph("network", ops, tuple(Edge(src, dst, sizes[src]) for src, dst in pairs))
 
     def _cost_s(self, name: str, clock_off: float) -> dict[str, float]:
-        """Seconds by kind of device: a CPU takes three times as long as a GPU, of some ops less, of others more."""
+        """Seconds by kind of device. A CPU takes about three times as long as a GPU; the ratio depends on the op."""
         gpu_s = MEDIAN_S * exp(random.Random(f"cost of {name}").gauss(0, 1)) * self.batch
         ratio = 3 * exp(random.Random(f"ratio of {name}").gauss(0, 0.7))
         return {

@@ -20,7 +20,7 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def headline(facts: Facts) -> str:
-    """What kills cost, what Ray brings, and what a warm start is worth to the default searcher and to the others."""
+    """Measurements lost to kills, the speedup of Ray, and the gain of a warm start, by default searcher and others."""
     parts = []
     if "kills" in facts:
         parts.append(f"{facts['kills']} SIGKILLs, {facts['lost']} measurements lost")
@@ -33,7 +33,7 @@ def headline(facts: Facts) -> str:
 
 
 def _worth(rows: list[Facts]) -> str:
-    """Measurements of all warm searches by those of the cold ones: of the default searcher, and of all others."""
+    """Measurements of all warm searches divided by those of the cold ones: the default searcher, and all others."""
     mine = [row for row in rows if row["searcher"] == DEFAULT_SEARCHER]
     others = [row for row in rows if row["searcher"] != DEFAULT_SEARCHER]
     named = ((f"`{DEFAULT_SEARCHER}` (the default)", mine), ("other searchers", others))
@@ -45,7 +45,7 @@ def _together(rows: list[Facts]) -> float:
 
 
 def _kills(facts: Facts) -> list[str]:
-    """Nothing where it failed."""
+    """The lines on kills; empty if that part failed."""
     if "kills" not in facts:
         return []
     rows = [
@@ -65,7 +65,7 @@ def _kills(facts: Facts) -> list[str]:
 
 
 def _speed(facts: Facts) -> list[str]:
-    """Nothing where the record is from before it was asked."""
+    """The lines on Ray; empty if the record is older than the question."""
     if "ray_speedup" not in facts:
         return []
     return [
@@ -81,7 +81,7 @@ def _speed(facts: Facts) -> list[str]:
 
 
 def _report(facts: Facts) -> list[str]:
-    """Nothing where the record is from before it was asked."""
+    """The lines on the report; empty if that part failed, or the record is older than the question."""
     if "report_s" not in facts:
         return []
     usable_s = facts["report_usable_s"]
@@ -96,7 +96,7 @@ def _report(facts: Facts) -> list[str]:
 
 
 def _warm_start(facts: Facts) -> list[str]:
-    """Nothing where the record is from before it was asked."""
+    """The lines on warm starts; empty if that part failed, or the record is older than the question."""
     if "warm_start_ratio" not in facts:
         return []
     budget = facts.get("warm_start_measurements", warm_start.MEASUREMENTS)
@@ -123,7 +123,7 @@ def _warm_start(facts: Facts) -> list[str]:
 
 
 def _all_of(rows: list[Facts]) -> str:
-    """The searchers of which each cold search was there at once."""
+    """A clause that names the searchers whose cold searches were all near the best at once; empty if none."""
     searchers = dict.fromkeys(row["searcher"] for row in rows)
     there = [name for name in searchers if all(row["cold"] == 1 for row in rows if row["searcher"] == name)]
     return f" (all those of {', '.join(f'`{name}`' for name in there)})" if there else ""

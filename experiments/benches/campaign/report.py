@@ -28,7 +28,7 @@ DRAWN = "return (performance.getEntriesByName('drawn')[0] || {startTime: null}).
 
 
 def report_facts() -> Facts:
-    """Of a campaign of ALL measurements, by the command; `report_usable_s` is None where there is no Chromium."""
+    """The costs for a campaign of ALL measurements, by the command. `report_usable_s` is None without Chromium."""
     with TemporaryDirectory(prefix="placer-report-") as folder:
         spec = _spec(Path(folder))
         with CampaignStore(spec.store) as store:
@@ -59,7 +59,7 @@ def _spec(folder: Path) -> Spec:
 
 
 def _made(spec: Spec, page: Path) -> float:
-    """Seconds that the command takes, the start of Python among them."""
+    """Seconds that the command takes, including the start of Python."""
     begin_s = time.perf_counter()
     command = [sys.executable, "-m", "placer", "campaign", "report", str(spec.path), "--out", str(page)]
     subprocess.run(command, check=True, capture_output=True)
@@ -67,7 +67,9 @@ def _made(spec: Spec, page: Path) -> float:
 
 
 def usable_s(page: Path) -> list[float] | None:
-    """Seconds from asking for the page to its first figures drawn and its controls at work, in headless Chromium."""
+    """Seconds until a page that headless Chromium opens has drawn its first figures and its controls work; one value
+    for each of REPEATS. None without Chromium and its driver.
+    """
     chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and chromedriver):
         return None

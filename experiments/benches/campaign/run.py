@@ -1,4 +1,4 @@
-"""All that is asked of campaigns, one question after another."""
+"""The run of all questions about campaigns, one after another."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ KILLS = 100
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """All figures, and what is missing because it failed. options.measurements: how many times to kill."""
-    facts = speed_facts()  # first, because it needs an extra
+    """Return all figures, and as `missing` the parts that failed. options.measurements: how many times to kill."""
+    facts = speed_facts()  # first, because it needs an extra dependency, Ray
     asked: dict[str, Callable[[], Facts]] = {
         "kills": partial(kill_facts, options.measurements or KILLS),
         "report": report_facts,

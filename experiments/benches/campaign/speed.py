@@ -1,4 +1,4 @@
-"""What Ray gains a campaign over files: the same searches on all cores of this machine and in one process, in turn."""
+"""What a campaign over files gains by Ray: the same searches on all cores of this machine and in one process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from experiments.campaign.store import CampaignStore
 from placer.graph.graph_files import write_graph, write_topology
 
 OPS, EDGES, WIDTH = 60, 150, 6
-# Searches whose questions take tenths of a second; short ones, so that none is left over for long at the end.
+# Searchers that take tenths of a second to ask, in short searches, so that no search runs alone for long at the end.
 SEARCHERS, SEEDS, MEASUREMENTS = ("genetic", "local"), tuple(range(6)), 4
 REPEATS = 5
 
 
 def speed_facts(repeats: int = REPEATS) -> Facts:
-    """Measurements by prediction each second, over Ray and without it, from the opening of the case to the last one
-    stored. Ray, and the processes in which it searches, were started before.
+    """Predicted measurements per second, over Ray and without it. The time runs from the opening of the case until the
+    last measurement is stored; Ray and the processes in which it searches are started before.
     """
     from placer.devices.ray.connection import connect
 
@@ -54,7 +54,7 @@ def speed_facts(repeats: int = REPEATS) -> Facts:
 
 
 def _pair(folder: Path, repeat: int) -> tuple[float, float]:
-    """Seconds in one process and over Ray, one right after the other, by turns the one first or the other."""
+    """Seconds in one process and over Ray, run right after each other. Which runs first changes with `repeat`."""
     runs: list[Callable[[Spec], None]] = [_one_process, _over_ray]
     seconds = {}
     for run in runs if repeat % 2 == 0 else reversed(runs):

@@ -1,8 +1,8 @@
 """What a warm start saves: measurements until a search is near the best, with what another campaign found and without.
 
-Pairs of networks that are alike, and a clock that stands in for devices: the simulator with other costs than those of
-the profile, op by op, which is what is left of an error once measurements have calibrated devices and links. The error
-of an op is the same in both networks of a pair, as that of a kernel would be.
+Two networks that are alike make a pair. A clock stands in for devices: the simulator, with costs that differ from the
+profile op by op, because such errors remain after measurements have calibrated devices and links. The error of an op is
+the same in both networks of a pair, as the error of a kernel would be.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from placer.graph.op_graph import OpGraph
 from placer.result import Measured, Result
 from search.problem.problem import Placement, Problem
 
-# One that has the simulator and the clock, one that learns a predictor, one that has the clock alone.
+# One searcher uses the simulator and the clock, one learns a predictor, and one uses the clock alone.
 SEARCHERS, SEEDS, MEASUREMENTS = ("hybrid", "htf-mpr", "bayes-et"), (0, 1), 10
 NEAR = 1.05  # times the best of all searches of the cold campaign
-OFF = 0.3  # standard deviation of the logarithm of what an op takes on the clock over what is profiled
+OFF = 0.3  # standard deviation of log(cost of an op on the clock / drawn cost)
 
 
 class Clocked(PredictedCase):
-    """A case whose clock knows other costs than the profile; drift of 1 %, which depends on the placement alone."""
+    """A case whose clock has other costs than the profile, and a drift of 1 % that depends on the placement alone."""
 
     clocked = True
 
@@ -45,13 +45,13 @@ class Clocked(PredictedCase):
         self.truth = Problem(truth, known.topology, known.objective, known.schedule)
 
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
-        """Seconds by the clock."""
+        """The step time of `placement` by the clock."""
         step_s = self.truth.predict(placement) * exp(random.Random(str(placement)).gauss(0, 0.01))
         return Measured(step_s, spread_s=0.02 * step_s, repeats=12)
 
 
 def warm_start_facts(searchers: tuple[str, ...] = SEARCHERS, seeds: tuple[int, ...] = SEEDS) -> Facts:
-    """Each pair: the first network's campaign, then the second's, cold and warm."""
+    """Run the campaign of the first network, then a cold and a warm campaign of each network that is like it."""
     with TemporaryDirectory(prefix="placer-warm-start-") as folder:
         write_topology(Path(folder, "topology.json"), MACHINE)
         first = Path(folder, "first.sqlite")
@@ -61,9 +61,11 @@ def warm_start_facts(searchers: tuple[str, ...] = SEARCHERS, seeds: tuple[int, .
 
 
 def summary(rows: list[Facts]) -> Facts:
-    """`warm_start_ratio`: measurements of all warm searches by those of all cold ones, where one that never came near
-    the best counts as one more than it had. Medians over the searches of each searcher. `warm_start_at_once`: the share
-    of cold searches that were near the best with their first measurement, where nothing can be saved.
+    """The figures over all searches, and medians over the searches of each searcher.
+
+    `warm_start_ratio`: measurements of all warm searches divided by those of all cold ones; a search that never came
+    near the best counts as one more than it had. `warm_start_at_once`: the share of cold searches that were near the
+    best with their first measurement, so that a warm start cannot save anything.
     """
     by_searcher = {
         searcher: {
@@ -82,7 +84,7 @@ def summary(rows: list[Facts]) -> Facts:
 
 
 def _pair(name: str, first: Path, searchers: tuple[str, ...], seeds: tuple[int, ...]) -> Iterator[Facts]:
-    """How many measurements each search of an alike network took, cold and warm."""
+    """Yield how many measurements each search of the network ALIKE[name] took, cold and warm."""
     cold, warm = (
         _searched(ALIKE[name], first.with_name(f"{name} {how}.sqlite"), searchers, seeds, stores)
         for how, stores in (("cold", ()), ("warm", (first,)))
@@ -99,7 +101,7 @@ def _pair(name: str, first: Path, searchers: tuple[str, ...], seeds: tuple[int, 
 def _searched(
     network: Network, store: Path, searchers: tuple[str, ...], seeds: tuple[int, ...], warm: tuple[Path, ...] = ()
 ) -> dict[tuple[str, int], list[float]]:
-    """Run a campaign; the seconds that each search, (searcher, seed), measured, in order."""
+    """Run a campaign. Returns {(searcher, seed): the step times that the search measured, in order}."""
     path = store.with_suffix(".toml")
     write_graph(store.with_name("graph.json"), network.graph())
     path.write_text(
@@ -120,5 +122,5 @@ def _searched(
 
 
 def _count(steps_s: list[float], goal_s: float) -> int:
-    """Measurements until the goal; one more than there are where it was not reached."""
+    """Measurements until one reaches the goal; one more than there are if none does."""
     return next((n for n, step_s in enumerate(steps_s, 1) if step_s <= goal_s), len(steps_s) + 1)

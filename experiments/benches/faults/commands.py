@@ -1,4 +1,4 @@
-"""A command as a user runs it, whose lines on stderr are read while it runs, so that faults fall into its stages."""
+"""A command as a user runs it. Its stderr is read while it runs, so that faults can fall into its stages."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from typing import Self
 
 from experiments.benches.faults.leavings import Family
 
-SEEN_S = 180.0  # in which a stage must begin
+SEEN_S = 180.0  # within which a stage must begin
 
 
 @dataclass(frozen=True)
 class Ended:
     """How a command ended."""
 
-    code: int | None  # None where it had not ended in time, and was killed
+    code: int | None  # None if it did not end in time and was killed
     out: str
     lines: tuple[str, ...]  # of stderr
     seconds: float
 
 
 class Running:
-    """A command that runs. Its process is killed at the end of the block, with all that it started."""
+    """A running command. Its process and all that it started are killed at the end of the block."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class Running:
         environment: dict[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """command: without the interpreter. environment: beside this process's own."""
+        """command: without the interpreter. environment: variables added to this process's own."""
         self.family, self.clock, self.begin_s = family, clock, clock()
-        self.lines: list[tuple[float, str]] = []  # of stderr, with the seconds since it began
+        self.lines: list[tuple[float, str]] = []  # of stderr, with the seconds since the command began
         self._out: list[str] = []
         self._changed = threading.Condition()
         told = {**os.environ, **(environment or {}), **family.environment()}
@@ -66,7 +66,7 @@ class Running:
             pipe.close()
 
     def wait_for(self, is_it: Callable[[str], bool], limit_s: float = SEEN_S) -> bool:
-        """Wait until a line says it; False where the command ends, or `limit_s` is over, before."""
+        """Wait for a line on stderr for which `is_it`. False if the command ends, or `limit_s` passes, before."""
 
         def is_there() -> bool:
             return any(is_it(line) for _, line in self.lines)
@@ -76,14 +76,14 @@ class Running:
             return is_there()
 
     def send(self, number: signal.Signals) -> bool:
-        """Send it a signal; False where it had ended."""
+        """Send the process a signal; False if it had ended."""
         if self.process.poll() is not None:
             return False
         self.process.send_signal(number)
         return True
 
     def ended(self, limit_s: float) -> Ended:
-        """Wait for its end; kill it where it takes longer than `limit_s`."""
+        """Wait for the end of the command; kill it if it takes longer than `limit_s`."""
         try:
             code: int | None = self.process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -113,8 +113,8 @@ class Running:
 
 @contextmanager
 def ctrl_c_is_heard() -> Iterator[None]:
-    """What is started in the block hears Ctrl-C: where this process ignores it, because a script started it in the
-    background, what it starts would, too. Main thread only.
+    """Let processes that are started in the block hear Ctrl-C. If this process ignores Ctrl-C, because a script started
+    it in the background, its children would ignore it, too. Main thread only.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:

@@ -1,4 +1,4 @@
-"""A fault: what is done to which process, at which moment of which stage; and what came of it."""
+"""A fault: what is done to which process, at which moment of which stage; and its outcome."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ WORDS = {
     TERMINATE: "SIGTERM",
     PARENT: "the coordinating process killed (SIGKILL)",
 }
-DEADLINE_S = 10.0  # PLACER_DEADLINE_S where a freeze is to be noticed
+DEADLINE_S = 10.0  # PLACER_DEADLINE_S if Placer is to notice a freeze
 LONG_PAUSE_S, SHORT_PAUSE_S = 30.0, 5.0  # within the default deadline of 60 s, and within DEADLINE_S
-GAP_S = 3.0  # much less than DEADLINE_S, because what was lost is sent again after up to as long as the gap was
-CUT_S = 90.0  # at most, for a worker that nobody takes for lost
+GAP_S = 3.0  # much less than DEADLINE_S, because lost packets may be sent again only GAP_S after the gap
+CUT_S = 90.0  # the longest cut, of a worker that Placer does not count as lost before
 
 
 @dataclass(frozen=True)
 class Fault:
-    """how: one of WORDS. stage: where. at: the moment, as a share of the stage. which: the worker, as a share of them.
+    """A fault that is to be injected.
 
-    deadline_s: PLACER_DEADLINE_S, None for the default. pause_s: until SIGCONT, or until the network is whole again.
+    how: a key of WORDS. stage: the stage that the fault falls into. at: the moment, as a share of the stage. which: the
+    worker, as a share of all workers. deadline_s: PLACER_DEADLINE_S, None for the default. pause_s: seconds until
+    SIGCONT, or until the network is whole again.
     """
 
     how: str
@@ -54,29 +56,29 @@ class Fault:
 
 @dataclass
 class Outcome:
-    """What came of a fault."""
+    """The outcome of a fault."""
 
     how: str
     stage: str
-    problems: list[str] = field(default_factory=list)  # what should not have been; none where it was survived
-    lost: int = 0  # measurements, steps or values that are gone or changed
+    problems: list[str] = field(default_factory=list)  # what went wrong; empty if the fault was survived
+    lost: int = 0  # measurements, steps or values that are missing or changed
     left: list[str] = field(default_factory=list)  # what was left behind
     code: int | None = None
     seconds: float = 0.0
-    injected: bool = True  # whether it was done before the end
+    injected: bool = True  # whether the fault was injected before the program ended
 
     def facts(self) -> Facts:
-        """As plain data."""
+        """The outcome as plain data."""
         return {**asdict(self), "survived": self.survived}
 
     @property
     def survived(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether nothing went wrong, was lost or was left behind."""
         return not (self.problems or self.lost or self.left)
 
 
 def faults(how: str, stages: Sequence[str], repeats: int, seed: int = 0) -> Iterator[Fault]:
-    """So many faults of one kind in each stage, at moments and of workers that the seed decides.
+    """Yield `repeats` faults of one kind for each stage. The seed decides their moments and workers.
 
     The first pause in each stage is a long one, under the default deadline.
     """
@@ -90,7 +92,9 @@ def faults(how: str, stages: Sequence[str], repeats: int, seed: int = 0) -> Iter
 
 
 def hit(workers: Sequence[psutil.Process], fault: Fault) -> bool:
-    """Do it to one of the workers; waits until it is dead, or a pause is over. False where none was there."""
+    """Inject the fault into one of the workers; wait until a killed worker is dead, or a pause or cut is over. False if
+    there was no worker, or it had ended.
+    """
     if not workers:
         return False
     victim = workers[min(int(fault.which * len(workers)), len(workers) - 1)]
@@ -108,15 +112,15 @@ def hit(workers: Sequence[psutil.Process], fault: Fault) -> bool:
 
 
 def _paused(process: psutil.Process, pause_s: float) -> bool:
-    """Stop a process for a while. A shell does it, because what waits for the process may keep this interpreter's lock,
-    so that no thread here could let it go on. False where it had ended.
+    """Stop a process for `pause_s`. False if it had ended. A shell does the work, because a thread that waits for the
+    process may keep this interpreter's lock, so that no other thread here could continue the process.
     """
     pause = f"kill -STOP {process.pid} || exit 1; sleep {pause_s}; kill -CONT {process.pid}"
     return subprocess.run(["sh", "-c", pause], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def _cut_off(process: psutil.Process, seconds: float) -> bool:
-    """Cut the process off for so long, or until it has ended. False where it had before."""
+    """Cut the process off for `seconds`, or until it ends. False if it had ended before."""
     try:
         with cut_off(process, seconds) as cut:
             return cut.wait() == 0
@@ -125,7 +129,7 @@ def _cut_off(process: psutil.Process, seconds: float) -> bool:
 
 
 def _gone(process: psutil.Process) -> None:
-    """Wait until a process that was killed is dead, whoever reaps it."""
+    """Wait until a killed process is dead, even if another process has to reap it."""
     with suppress(psutil.Error):
         while process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.01)

@@ -1,7 +1,7 @@
-"""A training that knows where each of its steps was taken in the end, so that the same steps can be taken there again.
+"""A training that records where each step was finally taken, so that the steps can be repeated in the same places.
 
-Steps in the training's own process round otherwise than placed ones. That was seen to grow to 3.5 % of the way that
-weights went, within 180 steps; a lost step is not told from more of it.
+Steps in the training's own process round differently from placed ones. Within 180 steps the difference was seen to grow
+to 3.5 % of the distance that weights moved, in which a lost step would not be noticed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from placer.train.steps.modes import UNTOUCHED, Placed
 
 
 class FollowedTraining(Training):
-    """As `Training`. A step that a loss undid counts as it was repeated."""
+    """A `Training` that records where steps were taken. A step that a lost worker undid counts as it was repeated."""
 
     def __init__(self, model: str, devices: str | None, budget: int, seed: int = 0) -> None:
         super().__init__(model, devices, budget, seed)
-        self.placed_steps: list[bool] = []  # for each step, whether it was placed, and not run in this process
-        self.elsewhere: set[int] = set()  # steps that were undone, and repeated in another place than their loss is of
+        self.placed_steps: list[bool] = []  # for each step, whether it was placed rather than run in this process
+        self.elsewhere: set[int] = set()  # undone steps that were repeated in another place than their loss is from
         self._logged: list[int] = []  # the steps since the last snapshot
         self._repeats = False
         log, run = self.live.session.log, self.live._calls._placed_run
@@ -36,9 +36,9 @@ class FollowedTraining(Training):
         return super().step()
 
     def again(self, start: Moment, count: int) -> list[float]:
-        """Repeat `count` steps from `start`, each where it was taken before, and return their losses.
+        """Repeat `count` steps from `start`, each in the place where it was taken before, and return their losses.
 
-        Raises PlacerError where one is taken elsewhere.
+        Raises PlacerError if a step is taken in another place.
         """
         before = self.placed_steps[start.at : start.at + count]
         for variable, value in start.values:
@@ -93,6 +93,6 @@ class FollowedTraining(Training):
 
 
 def around(owner: Any, name: str, new: Callable[..., Any]) -> None:
-    """Have `new` called in place of a method, with that as its first argument."""
+    """Replace a method by `new`, which gets the original method as its first argument."""
     whole = getattr(owner, name)
     setattr(owner, name, lambda *arguments: new(whole, *arguments))

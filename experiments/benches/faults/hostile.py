@@ -10,13 +10,16 @@ from collections.abc import Callable
 from experiments.benches.bench import Facts
 from experiments.benches.faults.searches import say
 
-INPUTS = 50_000  # of which each kind gets its share
+INPUTS = 50_000  # in all; each kind gets its share
 LIMIT_S = 1200.0
 PROGRAM = ("-m", "experiments.fuzz")
 
 
 def hostile_facts(inputs: int, over: Callable[[], bool] = lambda: False) -> Facts:
-    """What came of so many inputs, by kind; a kind whose process failed is mishandled once."""
+    """The results of `inputs` hostile inputs, by kind. A kind whose process failed counts as one mishandled input.
+
+    over: whether to begin no other kind.
+    """
     shares = json.loads(_run().stdout)
     found = {}
     for name, share in shares.items():
@@ -39,7 +42,7 @@ def _of(name: str, count: int) -> Facts:
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Without arguments: the share of each kind."""
+    """Run the fuzzer. Without arguments it prints the share of each kind."""
     return subprocess.run(
         [sys.executable, *PROGRAM, *arguments], capture_output=True, text=True, check=False, timeout=LIMIT_S
     )

@@ -11,54 +11,54 @@ from pathlib import Path
 import psutil
 
 MARK = "PLACER_FAULT"  # environment variable by which a process and all that it starts are found
-LIMIT_S = 5.0  # in which everything must have gone
+LIMIT_S = 5.0  # within which nothing may be left
 POLL_S = 0.1
-AUTOGRAPH = "__autograph_generated_file"  # TensorFlow's: any program of its that is killed leaves them
+AUTOGRAPH = "__autograph_generated_file"  # files that any program of TensorFlow leaves when it is killed
 CACHE = "__pycache__"
-LISTEN = "0A"  # in /proc/net/tcp
+LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
 
 
 @dataclass
 class Family:
-    """A process and all that it starts, by the mark in their environment. folder: of their temporary files."""
+    """A process and all that it starts, found by the mark in their environment. folder: for their temporary files."""
 
     mark: str
     folder: Path
-    ports: set[int] = field(default_factory=set)  # on which any of them was seen to listen
+    ports: set[int] = field(default_factory=set)  # on which any of the processes was seen to listen
 
     def environment(self) -> dict[str, str]:
-        """What its first process needs in its environment."""
+        """Make the folder. Returns the environment variables that the first process needs."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return {MARK: self.mark, "TMPDIR": str(self.folder)}
 
     def processes(self) -> list[psutil.Process]:
-        """Those that run now."""
+        """The processes that run now."""
         return [process for process in psutil.process_iter() if self._is_ours(process)]
 
     def workers(self) -> list[psutil.Process]:
-        """The worker processes among them, by their number."""
+        """The worker processes that run now, ordered by their task numbers."""
         found: dict[int, psutil.Process] = {}
         for process in self.processes():
             with suppress(psutil.Error):
                 if "placer.devices.workers.worker" in (line := process.cmdline()):
-                    found.setdefault(int(line[line.index("--task") + 1]), process)  # it forks while it starts
+                    found.setdefault(int(line[line.index("--task") + 1]), process)  # a worker forks while it starts
         return [found[task] for task in sorted(found)]
 
     def look(self) -> None:
-        """Note the ports on which they listen now."""
+        """Note the ports on which the processes listen now."""
         for process in self.processes():
             with suppress(psutil.Error):
                 self.ports |= {c.laddr.port for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
 
     def left(self, limit_s: float = LIMIT_S, clock: Callable[[], float] = time.monotonic) -> list[str]:
-        """What is still there after `limit_s`, in words; returns at once where nothing is."""
+        """What is still there after `limit_s`, in words. Returns as soon as nothing is."""
         end_s = clock() + limit_s
         while (found := list(self._found())) and clock() < end_s:
             time.sleep(POLL_S)
         return found
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kill the processes that still run."""
         for process in self.processes():
             with suppress(psutil.Error):
                 process.kill()
@@ -79,7 +79,7 @@ class Family:
 
 
 def _is_autographs(path: Path) -> bool:
-    """Whether it is of TensorFlow's autograph, or a folder of such source that Python compiled."""
+    """Whether TensorFlow's autograph wrote the file, or Python compiled all files in the folder from such source."""
     with suppress(OSError):
         if path.name == CACHE and path.is_dir():
             return all(file.name.startswith(AUTOGRAPH) for file in path.iterdir())

@@ -1,10 +1,11 @@
-"""The process of a training under autoplace whose workers are killed, frozen, or frozen for a while, in each of its
-stages; and afterwards the same steps from the same state without a fault.
+"""The process of a training under autoplace whose workers suffer faults in each of its stages.
+
+Afterwards it repeats the same steps from the same state without a fault.
 
     search ──▶ start ──✗──────✗────✗──▶ losses, variables
                  └──────────────────────▶ losses, variables undisturbed
 
-Its settings are the only argument, a JSON object; the last line on stdout is what it found, as JSON.
+Its only argument is a JSON object with its settings. Its last line on stdout is the result, as JSON.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ from placer.errors import one_line
 from placer.phase_names import STEADY
 from placer.result import Failed
 
-STAGES = ("steady", "snapshot", "switch")  # one worker is left whatever happens
-LAST_STAGES = ("recovery",)  # in which the other one is lost as well, so that steps run in the training's own process
+STAGES = ("steady", "snapshot", "switch")  # in these at least one worker is left
+LAST_STAGES = ("recovery",)  # in which both workers are lost, so that steps run in the training's own process
 SNAPSHOT_EVERY = 8  # steps, so that faults fall into snapshots
 BUDGET = 4
 GAP = 20  # steps after the last fault
-MOST_CALLS = 400  # until a stage begins
-BACK_S = 120.0  # in which all workers must be there again once the fault is over; deadlines grow with what calls took
-CALM_S = 1.0  # all workers must have been there for so long: one that is being killed may still answer
-PAUSE_S = 0.05  # between steps while a worker starts again, so that there are not thousands of them
-FIRST_S = 0.2  # how long a stage is taken to last that was not seen before
+MOST_CALLS = 400  # within which a stage must begin
+BACK_S = 120.0  # within which all workers must be back once the fault is over; deadlines grow with the time of calls
+CALM_S = 1.0  # how long all workers must have been there: a worker that is being killed may still answer
+PAUSE_S = 0.05  # between steps while a worker starts again, so that there are not thousands of steps
+FIRST_S = 0.2  # assumed length of a stage that was not seen before
 
 
 @dataclass
 class Done:
-    """One fault of a training."""
+    """One fault of a training, and its effect."""
 
     how: str
     stage: str
-    at: int  # steps taken since the start of its stretch when it was due
+    at: int  # steps from the start of the stretch to the fault
     injected: bool = False
-    noticed: bool = False  # whether the training reported a loss
-    back_s: float | None = None  # until all devices were there again
+    noticed: bool = False  # whether the training reported a lost device
+    back_s: float | None = None  # seconds until all devices were back
 
 
 class Trap:
-    """Calls a function in another thread while a method runs, at a random moment of its next call."""
+    """A wrapper of a method that calls a function in another thread, at a chosen moment of the method's next call."""
 
     def __init__(self, owner: Any, name: str) -> None:
         self._whole: Callable[..., Any] = getattr(owner, name)
@@ -67,12 +68,12 @@ class Trap:
         setattr(owner, name, self._called)
 
     def arm(self, do: Callable[[], object], at: float) -> None:
-        """Do it in the next call, at this share of the time that the last one took."""
+        """Call `do` during the next call, after the share `at` of the time that the last call took."""
         self._do, self._at, self.thread = do, at, None
 
     @property
     def is_sprung(self) -> bool:
-        """Whether that call has begun."""
+        """Whether the call for which the trap was armed has begun."""
         return self._do is None
 
     def _called(self, *arguments: Any, **named: Any) -> Any:
@@ -104,9 +105,9 @@ class Disturbed:
         self.done: list[Done] = []
 
     def stretch(self, planned: Sequence[Fault]) -> Facts:
-        """All these faults one after another, then the same steps without."""
+        """Train with all these faults, one after another; then take the same steps without them."""
         training, self.done, ended = self.training, list[Done](), ""
-        self.session.save()  # no step from before is repeated, maybe elsewhere, so that all begins with the same bits
+        self.session.save()  # so no earlier step is repeated, maybe elsewhere: both ways begin with the same bits
         start, before = training.moment(), len(self.session.recovery.losses)
         try:
             for fault in planned:
@@ -127,7 +128,7 @@ class Disturbed:
         }  # fmt: skip
 
     def _fault(self, fault: Fault, start: int) -> None:
-        """One fault in its stage, then steps until all workers are there."""
+        """Inject one fault in its stage, then train until all workers are there."""
         training, trap = self.training, self.traps.get(fault.stage)
         timer: threading.Thread | None
         training.steps(int(10 * fault.at))
@@ -143,27 +144,27 @@ class Disturbed:
             timer.start()
         else:
             trap.arm(do, fault.at)
-            if fault.stage in ("switch", "recovery"):  # the way there leads over the loss of a worker
+            if fault.stage in ("switch", "recovery"):  # losing a worker leads to these stages
                 hit(_workers(), Fault(KILL, fault.stage, fault.at, 1.0 - fault.which))
             self._until(lambda: trap.is_sprung, done)
             timer = trap.thread
         self._settled(done, timer, before)
 
     def _until(self, is_it: Callable[[], bool], done: Done) -> None:
-        """Train until it is so."""
+        """Train until `is_it` returns true. Raises TimeoutError if it does not within MOST_CALLS steps."""
         for _ in range(MOST_CALLS):
             if is_it():
                 return
             self.training.step()
             if self.session.missing:
                 time.sleep(PAUSE_S)
-        if done.stage == "switch" and not self.session.missing:  # nothing moves any more, so that it is moved from here
+        if done.stage == "switch" and not self.session.missing:  # Placer builds no more mappings, so build one
             self._moved()
         if not is_it():
             raise TimeoutError(f"the stage {done.stage} did not begin within {MOST_CALLS} steps")
 
     def _moved(self) -> None:
-        """Build the mapping that runs once more, as a search builds those that it tries."""
+        """Build the current mapping once more, as a search builds mappings to try them."""
         placed = self.training.placed
         built = self.training.live.background(
             lambda: self.training.live.build(placed.devices, placed.order, "again")
@@ -172,7 +173,7 @@ class Disturbed:
             self.training.live.settle(built)
 
     def _settled(self, done: Done, timer: threading.Thread | None, before: int) -> None:
-        """Train until what was done is over, and all workers are there. Raises TimeoutError where they never are."""
+        """Train until the fault is over and all workers are there. Raises TimeoutError if that takes too long."""
         begin_s = over_s = calm_s = time.monotonic()
         while (now_s := time.monotonic()) < calm_s + CALM_S:
             self.training.step()
@@ -187,13 +188,13 @@ class Disturbed:
         done.back_s = calm_s - begin_s if done.noticed else None
 
     def _is_disturbed(self) -> bool:
-        """Whether a worker is missing, gone and not missed yet, or stopped."""
+        """Whether a worker is missing, lost without being noticed yet, or stopped."""
         return bool(self.session.missing or self.session.connection.lost() or any(map(_is_stopped, _workers())))
 
 
 def _workers() -> list[psutil.Process]:
-    """This process's workers that run."""
-    with suppress(psutil.Error):  # one may end meanwhile
+    """The running workers of this process."""
+    with suppress(psutil.Error):  # a worker may end meanwhile
         return list(worker_processes().values())
     return []
 
@@ -205,7 +206,7 @@ def _is_stopped(process: psutil.Process) -> bool:
 
 
 def live_facts(model: str, workers: int, how: str, repeats: int, seed: int = 0) -> Facts:
-    """The stretches of one training, one for each fault. PLACER_DEADLINE_S is set by who starts this process."""
+    """The stretches of one training, one for each fault. The program that starts this one sets PLACER_DEADLINE_S."""
     with FollowedTraining(model, f"workers:{workers}", BUDGET, seed) as training:
         training.until_steady()
         disturbed = Disturbed(training)
@@ -220,10 +221,11 @@ def live_facts(model: str, workers: int, how: str, repeats: int, seed: int = 0) 
 
 @dataclass(frozen=True)
 class Apart:
-    """How far the variables of two trainings from one state are apart at their ends.
+    """How far the variables of two trainings that began in the same state are apart at their ends.
 
-    trained: of trained ones, by how far they moved since the start. other: of floats that are not trained, such as
-    momenta, by their largest value. counts: how many variables of whole numbers differ, such as the optimizer's steps.
+    trained: of trained variables, divided by how far they moved since the start. other: of floats that are not trained,
+    such as momenta, divided by their largest value. counts: how many variables of whole numbers differ, such as the
+    optimizer's steps.
     """
 
     trained: float
@@ -249,7 +251,7 @@ def apart(start: Moment, mine: Moment, theirs: Moment) -> Apart:
 
 
 def train_on(model: str, workers: int) -> None:
-    """Train until this process is killed; each phase of autoplace is a line on stdout when it begins."""
+    """Train until this process is killed. Print a line to stderr when a phase of autoplace begins."""
     with Training(model, f"workers:{workers}", BUDGET) as training:
         phase = ""
         while True:
@@ -266,7 +268,7 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    """Do as the settings say."""
+    """Run the training that the settings describe."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     settings = json.loads(sys.argv[1])
     if settings.get("how") is None:

@@ -39,7 +39,11 @@ topologies = ["topology.json"]
 
 @dataclass(frozen=True)
 class Case:
-    """name: what the output is. code: with which the command must end. answers: whether it prints its result."""
+    """An output that cannot be written.
+
+    name: what the output is. code: the exit code that the command must have. answers: whether it must print its result.
+    unchanged: whether the other files in the folder are as they must be afterwards.
+    """
 
     name: str
     code: int
@@ -91,7 +95,7 @@ def _tried(case: Case, folder: Path) -> Outcome:
 
 
 def cases() -> Iterator[Case]:
-    """A full device, a folder, pipes, read-only folders, a full disk, and a file that may not grow, as outputs."""
+    """Yield the outputs: a full device, folders, pipes, a read-only folder, a full disk, a file that may not grow."""
     yield Case("/dev/full as --out", 1, True, partial(_plan, out="/dev/full"), _is_device("/dev/full"))
     yield Case("/dev/full as --trace beside --gantt", 1, True, _simulated, lambda folder: (folder / "x.svg").exists())
     yield Case("a folder as --out", 2, False, _on_folder, lambda folder: (folder / "taken").is_dir())
@@ -123,7 +127,7 @@ def _placer(
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, from which Placer is found in any folder, and which leaves no files beside its modules."""
+    """This process's environment, in which Placer is found from any folder and Python writes no compiled modules."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -158,7 +162,7 @@ def _on_pipe(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _on_closed_pipe(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Its reader takes one byte, and goes; the pipe holds 64 KiB, and the mapping is larger."""
+    """Write to a pipe whose reader takes one byte and ends. The pipe holds 64 KiB, and the mapping is larger."""
     os.mkfifo(folder / "pipe")
     write_graph(folder / "graph.json", layered(MANY, 2 * MANY, WIDTH))
     reader = [sys.executable, "-c", "import os; os.read(os.open('pipe', os.O_RDONLY), 1)"]
@@ -173,7 +177,7 @@ def _ro(folder: Path) -> Path:
 
 
 def _on_read_only(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Without the capability by which root may write anywhere; others have none."""
+    """Write to a read-only folder, without the capability that lets root write anywhere; other users lack it anyway."""
     _ro(folder).mkdir(mode=0o555)
     drop = f"ctypes.CDLL(None).prctl({PR_CAPBSET_DROP}, {CAP_DAC_OVERRIDE}, 0, 0, 0)"
     return _plan(folder, "read-only/mapping.json", wrap=_after("ctypes", drop))
@@ -184,18 +188,18 @@ def _on_limited(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _limited(size: int) -> tuple[str, ...]:
-    """What runs a command whose files may have so many bytes."""
+    """The prefix that limits the files of a command to `size` bytes each."""
     return _after("resource", f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))")
 
 
 def _after(module: str, statement: str) -> tuple[str, ...]:
-    """What runs a command in a process that has done something before."""
+    """The prefix that runs a Python statement in the process of a command before the command."""
     return sys.executable, "-c", f"import os, sys, {module}; {statement}; os.execv(sys.argv[1], sys.argv[1:])"
 
 
 @contextmanager
 def _small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of TMPFS_BYTES. Raises PermissionError where this process may mount none."""
+    """A file system of TMPFS_BYTES. Raises PermissionError if this process may not mount one."""
     place = folder / "disk"
     place.mkdir()
     mount = shutil.which("mount")
@@ -209,7 +213,7 @@ def _small_disk(folder: Path) -> Iterator[Path]:
 
 
 def _filled(place: Path, but_bytes: int) -> None:
-    """Leave so much room."""
+    """Fill the file system, except for `but_bytes`."""
     with suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
         while filler.write(b"\0" * 4096):
             pass
@@ -224,7 +228,7 @@ def _on_full_disk(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _campaign_on_full_disk(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Its store grows until the disk is full; what is in it then is looked at afterwards."""
+    """Run a campaign whose store grows until the disk is full, and copy the store, which is checked afterwards."""
     with _small_disk(folder) as place:
         store = place / "campaign.sqlite"
         (folder / "campaign.toml").write_text(SPEC.replace("seeds", f'store = "{store}"\nseeds'))
@@ -241,7 +245,7 @@ def _campaign_limited(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _holds_measurements(path: Path) -> bool:
-    """Whether a campaign's store is whole, and has some."""
+    """Whether a campaign's store is intact and has measurements."""
     with CampaignStore(path) as store:
         whole = store.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
         return whole and any(held.trials for held in store.held())

@@ -44,7 +44,7 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def headline(facts: Facts) -> str:
-    """What was survived, lost, left behind and mishandled, and the tests that are not steady."""
+    """What was survived, lost, left behind and mishandled, and how many tests are flaky."""
     found = (
         f"{facts['survived']} of {facts['injected']} faults survived, {facts['state_lost']} states lost, "
         f"{facts['left_behind']} things left behind; {facts['mishandled']} of {facts['fuzzed']:,} hostile inputs "
@@ -102,7 +102,7 @@ def _row(row: Facts) -> list[str]:
 
 
 def _details(facts: Facts) -> Iterator[str]:
-    """In words: parts that failed, faults that were not survived, inputs that were mishandled, what was not tried."""
+    """Lines on parts that failed, faults that were not survived, mishandled inputs, and what was not tried."""
     yield from (f"- `{name}` failed: {why}" for name, why in facts["failed"].items())
     for row in facts["not_survived"][:MOST_SHOWN]:
         why = "; ".join([*row["problems"], *row["left"]]) or f"{row['lost']} lost"

@@ -1,4 +1,4 @@
-"""All that is done to Placer: faults in searches and trainings, outputs that cannot be written, hostile input."""
+"""The run of all faults: in searches and trainings, outputs that cannot be written, hostile input."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ from placer.errors import one_line
 TAKES = Takes(workers=True, runs=True, minutes=True)
 REPEATS = 3
 SEARCHED = "mnist_softmax"
-LANES = 2  # parts that run side by side: most of the time a fault is waited for, and no clock judges
+LANES = 2  # parts that run side by side: most of the time they wait for a fault, and no result depends on speed
 
 Part = tuple[str, Facts, Callable[[Callable[[], bool]], object]]
-"""Its name, its settings, and what runs it until it is to begin nothing more."""
+"""(name, settings, run): `run` gets a function that says whether to begin nothing more."""
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Every part, LANES of them side by side; with --runs those that were finished before are not run again.
+    """Run every part, LANES of them side by side. With --runs, parts that were finished before are not run again.
 
-    --model: the step that is searched. --measurements: faults of each kind in each stage; below 3 there is as much less
-    hostile input. --minutes: no fault is injected after these; what was left out then is not kept.
+    --model: the step that is searched. --measurements: faults of each kind in each stage; below 3, there is less
+    hostile input in proportion. --minutes: nothing new begins after these, and parts are neither kept in --runs nor
+    taken from there.
     """
     repeats = options.measurements or REPEATS
     model, workers = (options.models or (SEARCHED,))[0], options.workers
     at = commit(RECORDS)
-    suite_facts(at)  # what cannot be read is said now; what `make soak` adds meanwhile counts, too
+    suite_facts(at)  # raises now if the runs cannot be read; runs that `make soak` adds meanwhile count, too
     end_s = None if options.minutes is None else time.monotonic() + 60 * options.minutes
     ending = threading.Event()
 
@@ -59,7 +60,7 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def _parts(model: str, workers: int, repeats: int) -> list[Part]:
-    """The longest first."""
+    """All parts, the longest first."""
     inputs = INPUTS * min(repeats, REPEATS) // REPEATS
     settings = {"model": model, "workers": workers, "repeats": repeats}
     return [
@@ -83,7 +84,7 @@ def _part(
     options: BenchOptions, name: str, settings: Facts, run: Callable[[Callable[[], bool]], object],
     over: Callable[[], bool],
 ) -> Facts:  # fmt: skip
-    """What the part found, or {"failed": line}."""
+    """Run a part. Returns {"found": result, "seconds": seconds}, or {"failed": line}."""
 
     def found() -> Facts:
         begin_s = time.monotonic()
@@ -101,7 +102,7 @@ def _part(
 
 
 def judged(found: dict[str, Facts], model: str, workers: int, repeats: int) -> Facts:
-    """The headlines. A part that failed as a whole counts as one fault that was not survived."""
+    """The figures over all parts. A part that failed as a whole counts as one fault that was not survived."""
     outcomes = {name: _outcomes(name, part) for name, part in found.items() if name != "hostile"}
     rows = [row for part in outcomes.values() for row in part if _counts(row)]
     hostile = found["hostile"].get("found", {})
@@ -136,7 +137,7 @@ def judged(found: dict[str, Facts], model: str, workers: int, repeats: int) -> F
 
 
 def _counts(row: Facts) -> bool:
-    """Whether it was injected, or what was to be disturbed did not come so far."""
+    """Whether the fault was injected, or the program had problems before it could be."""
     return bool(row["injected"] or row["problems"])
 
 
@@ -146,7 +147,7 @@ def _outcomes(name: str, part: Facts) -> list[Facts]:
 
 
 def _stages(outcomes: dict[str, list[Facts]]) -> Sequence[tuple[str, str, str]]:
-    """(part, how, stage) of each kind of fault, in their order; all outputs are one."""
+    """(part, how, stage) of each kind of fault, in order; all outputs are one kind."""
     return list(
         dict.fromkeys(
             (part, "" if part == "outputs" else row["how"], row["stage"]) for part in outcomes for row in outcomes[part]

@@ -43,9 +43,9 @@ from placer.graph.mapping_files import MAPPING_FORMAT, MappingFile
 from placer.measure.store import Store
 
 MEASUREMENTS, GROUPS = 6, 24
-LIMIT_S = 240.0  # in which a search with a fault must end; a worker that freezes before it serves is waited for 120 s
-TRIES = 3  # of a fault that came too late, each time earlier in its stage
-WORKER_S = 60.0  # for a worker to be there
+LIMIT_S = 240.0  # within which a search with a fault must end, which waits 120 s for a worker that freezes early
+TRIES = 3  # of a fault that came too late, each earlier in its stage
+WORKER_S = 60.0  # within which a worker must be there
 STAGES: dict[str, Callable[[str], bool]] = {
     "load": lambda line: True,
     "trace": lambda line: line.startswith("tracing "),
@@ -54,7 +54,7 @@ STAGES: dict[str, Callable[[str], bool]] = {
     "measure": lambda line: line.startswith("  "),  # the first mapping was measured
     "finalists": lambda line: line.startswith("measuring the finalists"),
 }
-"""What the line on stderr says with which a stage begins; the first one begins with the process."""
+"""{stage: whether a line on stderr begins the stage}. The first stage begins with the process."""
 WITH_WORKERS = ("start", "profile", "measure", "finalists")
 OURS = ("  ", "tracing", "timing", "opening", "profiling", "measuring", "wrote", "interrupted: ", "ended by SIGTERM: ")
 CODES = {INTERRUPT: 130, TERMINATE: 143, PAUSE: 0, GAP: 0}
@@ -66,8 +66,8 @@ Rows = dict[tuple[str, ...], tuple[str, str]]
 def search_facts(
     model: str, workers: int, how: str, repeats: int, over: Callable[[], bool] = lambda: False
 ) -> list[Facts]:
-    """The outcome of each fault of one kind. Those of workers fall `repeats` times into each stage that has workers,
-    the others into as many of all stages in turn. over: whether no more is to begin.
+    """The outcome of each fault of one kind. Faults of workers fall `repeats` times into each stage that has workers.
+    Other faults are `2 * repeats` in all, in all stages in turn. over: whether to begin no other fault.
     """
     few = how in (INTERRUPT, TERMINATE, PARENT)
     planned = list(faults(how, tuple(STAGES) if few else WITH_WORKERS, repeats))
@@ -85,8 +85,8 @@ def search_facts(
 
 
 def stage_lengths(model: str, workers: int, folder: Path, how: str) -> dict[str, float]:
-    """Seconds of each stage of a search that nothing disturbs, where faults of this kind will. Raises PlacerError where
-    that does not end well.
+    """Seconds of each stage of an undisturbed search, which runs as searches with faults of kind `how` do. Raises
+    PlacerError if the search does not end well.
     """
     with _running(model, workers, folder, None, how) as running:
         ended = running.ended(LIMIT_S)
@@ -98,7 +98,7 @@ def stage_lengths(model: str, workers: int, folder: Path, how: str) -> dict[str,
 
 
 def stage_begins(lines: Sequence[tuple[float, str]]) -> dict[str, float]:
-    """Seconds after its start at which each stage of a search began, of those that did."""
+    """Seconds from the start of a search to the begin of each stage, for the stages that began."""
     begins = {"load": 0.0}
     for stage, is_it in list(STAGES.items())[1:]:
         at = next((seconds for seconds, line in lines if is_it(line)), None)
@@ -120,7 +120,7 @@ def _running(model: str, workers: int, folder: Path, deadline_s: float | None, h
 
 
 def _with(fault: Fault, model: str, workers: int, lengths: dict[str, float], folder: Path) -> Outcome:
-    """Run a search with the fault; once more, and earlier, where it had ended before."""
+    """Run a search with the fault. If the search ends before the fault, try again with an earlier one, TRIES in all."""
     outcome = Outcome(fault.how, fault.stage)
     for attempt in range(TRIES):
         place = folder.with_name(f"{folder.name}-{attempt}")
@@ -157,11 +157,11 @@ def _once(fault: Fault, delay_s: float, model: str, workers: int, folder: Path) 
 
 
 def _inject(fault: Fault, running: Running) -> bool:
-    """Do it; False where the search had ended before."""
+    """Inject the fault; False if the search had ended before."""
     number = {INTERRUPT: signal.SIGINT, TERMINATE: signal.SIGTERM, PARENT: signal.SIGKILL}.get(fault.how)
     if number is not None:
         return running.send(number)
-    if fault.how == CUT:  # ends with the worker; longer than a search may last
+    if fault.how == CUT:  # the cut ends with the worker; LIMIT_S is as long as a search may last
         fault = replace(fault, pause_s=LIMIT_S)
     end_s = time.monotonic() + WORKER_S
     while not (workers := _ready(running, fault)) and running.process.poll() is None and time.monotonic() < end_s:
@@ -170,9 +170,9 @@ def _inject(fault: Fault, running: Running) -> bool:
 
 
 def _ready(running: Running, fault: Fault) -> list[psutil.Process]:
-    """The workers; none before all listen, where they are to be cut off: what is not open yet cannot be."""
+    """The workers. If they are to be cut off, none before all listen, because only open ports can be cut off."""
     workers = running.family.workers()
-    with suppress(PlacerError):  # one has ended
+    with suppress(PlacerError):  # a worker has ended
         if fault.how not in OF_NETWORKS or all(any(not other for _, other in tcp_ports(worker)) for worker in workers):
             return workers
     return []
@@ -200,12 +200,12 @@ def end_problems(fault: Fault, ended: Ended, injected: bool) -> list[str]:
 
 
 def _by_default(how: str) -> tuple[int, ...]:
-    """How a process ends by the signal before Python runs any of our code, and after; a shell says 130 or 143 of it."""
+    """The exit codes of a process that the signal ends before or after Placer's code runs (a shell says 130, 143)."""
     return {INTERRUPT: (-signal.SIGINT,), TERMINATE: (-signal.SIGTERM,)}.get(how, ())
 
 
 def answer_problems(ended: Ended, out: Path) -> list[str]:
-    """What is missing of the answer of a search that had measured a mapping."""
+    """What is missing in the answer of a search that had measured a mapping."""
     facts = _answer(ended.out)
     if facts is None:
         return ["nothing on stdout, although a mapping had been measured"]
@@ -219,7 +219,7 @@ def answer_problems(ended: Ended, out: Path) -> list[str]:
 
 
 def store_problems(path: Path) -> list[str]:
-    """What is wrong with a store; nothing where there is none."""
+    """What is wrong with a store; empty if there is no store."""
     if not path.exists():
         return []
     try:
@@ -231,7 +231,7 @@ def store_problems(path: Path) -> list[str]:
 
 
 def rows(path: Path) -> Rows:
-    """The measurements in a store, none where there is none yet."""
+    """The measurements in a store; empty if there is no store yet."""
     if path.exists():
         with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             found = connection.execute("SELECT graph, topology, mapping, kind, result FROM measurements")

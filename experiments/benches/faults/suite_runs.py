@@ -1,4 +1,4 @@
-"""What repeated runs of the test suite came to, a JSON line each (`make soak`), and what a commit's lines come to."""
+"""The results of repeated runs of the test suite (`make soak`), a JSON line each, and the sums over a commit's runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ FILE = Path(__file__).parents[3] / "benchmarks" / "soak.jsonl"
 
 
 class SuiteRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One run of all tests that `make test` takes. commit: with a + where files were changed since; None outside a
-    checkout. failed: names of tests, and what else went wrong. code: how the command ended. hog: whether a process that
-    never rests ran beside it. python: its version.
+    """One run of all tests of `make test`.
+
+    commit: with a + if files were changed since; None outside a checkout. failed: names of tests, and what else went
+    wrong. code: the command's exit code. hog: whether a process that never rests ran beside it. python: the version.
     """
 
     commit: str | None
@@ -30,14 +31,14 @@ class SuiteRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def append(path: Path, run: SuiteRun) -> None:
-    """Add its line, by one write. Raises OSError."""
+    """Append the line of a run, in one write. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:
         file.write(msgspec.json.encode(run) + b"\n")
 
 
 def read(path: Path) -> list[SuiteRun]:
-    """All runs in the file; none where there is no file. Raises BadInputError for a line that is no run."""
+    """All runs in the file; empty if there is no file. Raises BadInputError for a line that is no run."""
     runs = []
     for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), start=1):
         try:
@@ -48,15 +49,15 @@ def read(path: Path) -> list[SuiteRun]:
 
 
 def failures(runs: Iterable[SuiteRun]) -> Counter[str]:
-    """In how many of the runs each test failed that ever did."""
+    """The tests that ever failed, and in how many of the runs each of them did."""
     return Counter(name for run in runs for name in set(run.failed))
 
 
 def suite_facts(commit: str | None, path: Path = FILE) -> Facts:
-    """What the runs of a commit came to, by `suite_runs`: which it is, how many runs there were, how many of them
-    beside a hog, and on which Pythons; and `flakes`, how many tests failed in any of them. Both None without runs.
+    """The sums over the runs of a commit. `suite_runs`: the commit, how many runs there were, how many of them beside a
+    hog, and on which Pythons. `flakes`: how many tests failed in any of them. Both are None without runs.
 
-    commit: that is recorded; runs of another one say nothing of it. What ran with files changed since is of no commit.
+    commit: the recorded one; runs of other commits say nothing about it. Runs with changed files belong to no commit.
     """
     known = commit is not None and not commit.endswith("+")
     runs = [run for run in read(path) if known and run.commit == commit]

@@ -21,14 +21,14 @@ from placer.errors import PlacerError
 
 MODEL = "towers@2"
 PROGRAM = ("-m", "experiments.benches.faults.live")
-OF_LOSSES = 1e-2  # relative, for the loss of a step that was undone and taken elsewhere, where it rounds otherwise
+OF_LOSSES = 1e-2  # relative, for the loss of a step that was undone and taken elsewhere, where rounding differs
 LIMIT_S, EACH_S = 300.0, 240.0  # for a training to begin and to end, and for each of its faults
-PHASES = (1, 3, 2, 4)  # of those that it says one after another: it is killed in that one
-PHASE_S = 1.0  # of each, within which it is killed
+PHASES = (1, 3, 2, 4)  # in which trainings are killed, numbered in the order in which a training reports them
+PHASE_S = 1.0  # after the begin of a phase, within which the training is killed
 
 
 def training_facts(workers: int, how: str, repeats: int, over: Callable[[], bool] = lambda: False) -> list[Facts]:
-    """The outcome of each fault of one kind. over: whether no more is to begin."""
+    """The outcome of each fault of one kind. over: whether to begin no other training."""
     with TemporaryDirectory(prefix="placer-faults-") as folder:
         if how == PARENT:
             return [outcome.facts() for outcome in _killed(workers, repeats, Path(folder), over)]
@@ -36,7 +36,7 @@ def training_facts(workers: int, how: str, repeats: int, over: Callable[[], bool
 
 
 def _disturbed(workers: int, how: str, repeats: int, folder: Path) -> list[Outcome]:
-    """One training with all its faults. Raises PlacerError where it ends without an answer."""
+    """Run one training with all its faults. Raises PlacerError if it ends without an answer."""
     settings = {"model": MODEL, "workers": workers, "how": how, "repeats": repeats}
     # A long pause needs the default deadline, and with it no pause is noticed.
     environment = {"PYTHONFAULTHANDLER": "1"} | ({} if how == PAUSE else {"PLACER_DEADLINE_S": str(DEADLINE_S)})
@@ -60,8 +60,8 @@ def _disturbed(workers: int, how: str, repeats: int, folder: Path) -> list[Outco
 
 
 def stretch_outcomes(stretch: Facts) -> list[Outcome]:
-    """The outcome of each fault of a stretch: every loss up to the next fault must be the undisturbed one, and at the
-    end every variable. A stretch that ended early proves none of its faults.
+    """The outcome of each fault of a stretch. Every loss up to the next fault and every variable at the end must equal
+    the undisturbed one. If a stretch ended early, none of its faults counts as survived.
     """
     mine, losses, done = stretch["losses"], stretch["undisturbed"], stretch["faults"]
     ends = [*(fault["at"] for fault in done[1:]), len(mine)]
@@ -98,14 +98,14 @@ def _differing(
 
 
 def variables_apart(trained: float, other: float, counts: int) -> list[str]:
-    """What differs of the variables at the end, a line each; see `experiments.benches.faults.live.Apart`."""
+    """A line for each kind of difference between the variables; see `experiments.benches.faults.live.Apart`."""
     lines = [] if trained == 0 else [f"trained variables differ by {trained:.1e} of their way"]
     lines += [] if other == 0 else [f"other variables differ by {other:.1e}"]
     return lines + ([f"{counts} counts differ"] if counts else [])
 
 
 def _killed(workers: int, repeats: int, folder: Path, over: Callable[[], bool]) -> Iterator[Outcome]:
-    """Trainings that are killed themselves, each in another phase."""
+    """Yield the outcomes of trainings whose own processes are killed, in the phases PHASES in turn."""
     rng = random.Random(PARENT)
     for i in range(repeats):
         if over():
@@ -127,5 +127,5 @@ def _killed(workers: int, repeats: int, folder: Path, over: Callable[[], bool]) 
 
 
 def _is_phase(running: Running, number: int, _: str) -> bool:
-    """Whether so many phases have begun."""
+    """Whether `number` phases have begun."""
     return sum(line.startswith("phase: ") for _, line in running.lines) >= number

@@ -1,4 +1,4 @@
-"""Compiles numba's kernels before a search needs them: on a new machine that takes longer than some searches."""
+"""Compiling numba's kernels before a search needs them: on a new machine, compiling takes longer than some searches."""
 
 from __future__ import annotations
 

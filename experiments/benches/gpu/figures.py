@@ -18,22 +18,23 @@ PUBLISHED = {"vgg16": 1.13, "alexnet": 1.18, "mnist_softmax": 3.33}
 
 
 def name_of(row: Trial) -> str:
-    """The device's name where one has all that it can run, or the searcher that asked for the mapping."""
+    """The device's name if one device has all ops that it can run, else the searcher that asked for the mapping."""
     mapping = row.mapping
     one = row.searcher == "single" or mapping.is_single
     return mapping.topology.names[max(set(mapping.devices), key=mapping.devices.count)] if one else row.searcher
 
 
 def contestants(rows: Iterable[Trial]) -> list[str]:
-    """The names of all that took part, in order."""
+    """The names of all contestants, in order."""
     return list(dict.fromkeys(name_of(row) for row in rows))
 
 
 def found_facts(finding: Finding, seconds_on: Sequence[float]) -> Facts:
-    """What a search found. TensorFlow's default is delivered where it beat every mapping.
+    """The result of a search. TensorFlow's default is delivered if it beat every mapping.
 
-    seconds_on: what the ops of the best mapping take on each device, one after the other. Predicted seconds are
-    multiplied by `drift`: they were fitted to times of the search, and short steps can be twice as fast at its end.
+    seconds_on: for each device, the sum of the seconds of the best mapping's ops on it. Predicted seconds are
+    multiplied by `drift`, because they were fitted to times of the search, and short steps can be twice as fast at its
+    end.
     """
     best, default, single = finding.best.result, finding.tf_default, finding.best_single
     assert isinstance(best, Measured)
@@ -76,8 +77,8 @@ def with_ratio(rows: Mapping[str, Facts]) -> dict[str, Facts]:
 
 
 def unseen(rows: Iterable[Trial]) -> list[tuple[float, float]]:
-    """(predicted when asked for, measured) seconds of every mapping but the single devices, which calibrate, and those
-    that were dropped after their first step, which includes setting up.
+    """(predicted when asked for, measured) seconds of every mapping measured here, except the single devices, which
+    calibrate, and mappings that were dropped after their first step, which includes setting up.
     """
     ran = [(row.predicted_s, row.measured) for row in rows if row.searcher != "single" and not row.stored]
     return [
@@ -88,19 +89,19 @@ def unseen(rows: Iterable[Trial]) -> list[tuple[float, float]]:
 
 
 def ratio_error(over: Measured, of: Measured) -> float:
-    """Standard error of the ratio of two medians, from their interquartile ranges; 0 of a step to itself."""
+    """Standard error of the ratio of two medians, from their interquartile ranges; 0 if both are one step."""
     if over is of:
         return 0.0
     return over.step_s / of.step_s * math.hypot(standard_error(over), standard_error(of))
 
 
 def mape(pairs: Sequence[Sequence[float]]) -> float | None:
-    """Mean absolute error of (predicted, measured) seconds, as a share of what was measured; None of nothing."""
+    """Mean absolute error of (predicted, measured) seconds, relative to the measured ones; None without pairs."""
     return mean(abs(predicted_s / took_s - 1) for predicted_s, took_s in pairs) if pairs else None
 
 
 def _drift(finding: Finding) -> float:
-    """What finalists took at the end over what they took when they were searched, as the median; 1 of none."""
+    """The step time of finalists at the end divided by theirs during the search: the median; 1 without finalists."""
     both = ((end, then) for end in finding.finalists for then in finding.measured if end.mapping == then.mapping)
     pairs = [(end.measured, then.measured) for end, then in both]
     return median([end.step_s / then.step_s for end, then in pairs if end and then and then.repeats > 1] or [1.0])
@@ -111,7 +112,9 @@ def _times(drift: float, predicted_s: float | None) -> float | None:
 
 
 def _contest(finding: Finding, drift: float) -> dict[str, Facts]:
-    """Every contestant's best: measured side by side at the end, or as it was when it was dropped, or why it failed."""
+    """The best of every contestant: as stepped side by side at the end; if dropped before, as measured then; or why it
+    failed.
+    """
     found = {DEFAULT: _figures(finding.tf_default)} if finding.tf_default else {}
     for name in contestants(finding.measured):
         final = fastest(row for row in finding.finalists if name_of(row) == name)
@@ -132,7 +135,7 @@ def _figures(measured: Measured) -> Facts:
 
 
 def _placed(finding: Finding, seconds_on: Sequence[float]) -> dict[str, Facts]:
-    """Where the best mapping has the ops: shares of their number, and of their seconds."""
+    """Each device's share of the ops of the best mapping, by number and by seconds."""
     devices, total_s = finding.mapping.devices, sum(seconds_on)
     return {
         name: {
@@ -146,8 +149,8 @@ def _placed(finding: Finding, seconds_on: Sequence[float]) -> dict[str, Facts]:
 def tight_facts(default: Facts, placed: Facts) -> Facts:
     """The case of tight memory: results of the default in its process, and of the placed training in another.
 
-    ratio_to_cpu_only: everything on the CPU by the placed step. scoped_s: the untouched step of the model that was made
-    on the CPU by hand, the rest left to TensorFlow.
+    ratio_to_cpu_only: the step with everything on the CPU divided by the placed step. scoped_s: the untouched step, the
+    model made on the CPU by hand and the rest left to TensorFlow.
     """
     found: Facts = {"default": default.get("default", default.get("failed")), "default_where": default.get("where")}
     found["default_detail"] = default.get("detail")
@@ -165,7 +168,7 @@ def tight_facts(default: Facts, placed: Facts) -> Facts:
 
 
 def all_facts(found: Mapping[str, Mapping[str, Any]], tight: Facts | None, autoplace: Facts | None) -> Facts:
-    """The headline figures. found: by part (`models`, or a split's devices) the networks' facts; failed networks
+    """The headline figures. found: the facts of networks by part (`models`, or the devices of a split); failed networks
     give no figure.
     """
     good = [facts for part in found.values() for facts in part.values() if "failed" not in facts]
@@ -186,5 +189,5 @@ def all_facts(found: Mapping[str, Mapping[str, Any]], tight: Facts | None, autop
 
 
 def is_on_one(row: Facts) -> bool:
-    """Whether one device has all but NOTICED of the delivered step's seconds."""
+    """Whether one device has all of the best mapping's seconds, except a share below NOTICED."""
     return bool(max(share["seconds"] for share in row["placed"].values()) > 1 - NOTICED)

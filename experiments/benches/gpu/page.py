@@ -40,7 +40,7 @@ def headline(facts: Facts) -> str:
 
 
 def page_lines(facts: Facts) -> list[str]:
-    """Every figure of a row was measured side by side."""
+    """Tables whose rows have figures measured side by side, and sentences on them."""
     return [
         f"On {facts['device']} and its host: training steps of the zoo's networks at native size "
         f"([sizes](docs/networks.md)), each first searched with at most {facts['measurements']} measured mappings "
@@ -68,7 +68,7 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def _staged(rows: Iterable[Facts]) -> str:
-    """How batches got to the GPU, where that is not TensorFlow's way."""
+    """How batches got to the GPU; empty if TensorFlow copied them in its own way."""
     sizes = [row["stages_from_bytes"] for row in rows if row.get("stages_from_bytes")]
     return f", and a batch of {min(sizes) >> 20} MiB or more is copied to pinned memory by all threads" if sizes else ""
 
@@ -98,7 +98,7 @@ def _ratio(row: Facts) -> str:
 
 
 def _step(contest: dict[str, Facts], names: Iterable[str]) -> str:
-    """The fastest of these contestants; dropped ones in brackets."""
+    """The step time of the fastest of these contestants, in brackets if it was dropped."""
     there = [contest[name] for name in names if name in contest]
     ran = [(bool(row.get("dropped")), row["step_s"]) for row in there if "failed" not in row]
     if ran:
@@ -112,7 +112,7 @@ def _times(ratio: float | None) -> str:
 
 
 def _sentences(facts: Facts) -> Iterator[str]:
-    """What helped and what did not, as the figures have it."""
+    """Sentences on what helped and what did not, made from the figures."""
     models = with_ratio(facts["models"])
     if not models:
         yield "No network was measured on CPU + GPU."
@@ -149,7 +149,7 @@ def _sentences(facts: Facts) -> Iterator[str]:
 
 
 def _beside(row: Facts | None, theirs: float) -> str:
-    """Our ratio beside HTF-MPR's, and where it is lower why."""
+    """The ratio measured here beside HTF-MPR's, and why it is lower, if it is."""
     if row is None:
         return "not measured here"
     ours, bound = row["ratio_to_tf_default"], row["bound_ratio"]
@@ -192,12 +192,12 @@ def _by_placement_in_short(rows: dict[str, Facts]) -> str:
 
 
 def _on_one(rows: dict[str, Facts]) -> list[str]:
-    """Those that were delivered on a single device: no placement, but a step optimised once."""
+    """The networks delivered on a single device: their gain is no placement, but a step optimised once."""
     return [name for name, row in rows.items() if row["delivered"] != DEFAULT and is_on_one(row)]
 
 
 def _unplaced(rows: dict[str, Facts]) -> str:
-    """How many of these gained nothing by placement."""
+    """A sentence on how many of these gained nothing by placement; empty if none."""
     alone = _on_one(rows)
     if not alone:
         return ""

@@ -10,7 +10,7 @@ from experiments.benches.intervals import mean_in_words
 
 
 def tight_line(tight: Facts | None, limit_mib: int) -> str:
-    """What became of a model that does not fit into the GPU."""
+    """The outcome of training a model that does not fit into the GPU."""
     if tight is None:
         return "Tight memory was not measured."
     where = f" ({tight['default_where']})" if tight.get("default_where") else ""
@@ -33,7 +33,7 @@ def tight_line(tight: Facts | None, limit_mib: int) -> str:
 
 
 def accuracy_lines(facts: Facts) -> list[str]:
-    """How far predictions were off; nothing where none was made."""
+    """How far predictions were off; empty if none was made."""
     error = facts["unseen_mape"]
     if error is None:
         return []
@@ -48,12 +48,12 @@ def accuracy_lines(facts: Facts) -> list[str]:
 
 
 def unseen_in_words(facts: Facts) -> str:
-    """The mean error of what was predicted before it was measured, over networks."""
+    """The mean over networks of the error of steps that were predicted before they were measured."""
     return mean_in_words([mean(of_network) for of_network in errors_of(facts).values()])
 
 
 def errors_of(facts: Facts) -> dict[str, list[float]]:
-    """The absolute errors of what was predicted before it was measured, by network."""
+    """The absolute errors of steps that were predicted before they were measured, by network."""
     found: dict[str, list[float]] = {}
     for part in (facts["models"], *facts["splits"].values()):
         for name, row in part.items():
@@ -77,7 +77,7 @@ def overhead_line(found: Facts | None) -> str:
 
 
 def missing_parts(facts: Facts) -> list[str]:
-    """What there was no time for, and what failed."""
+    """The tasks for which there was no time, and the tasks that failed."""
     missing = facts["not_reached"]
     lines = [f"Not reached in {facts['minutes']:g} minutes: {'; '.join(missing)}."] if missing else []
     return lines + [f"{title} failed: {why}." for title, why in facts["failed"].items()]

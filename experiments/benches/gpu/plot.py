@@ -1,4 +1,4 @@
-"""The picture of the bench `gpu`: ratios to TensorFlow's default, network by network, and predictions by the clock."""
+"""The picture of the bench `gpu`: ratios to TensorFlow's default by network, and predicted against measured steps."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from experiments.report.plots.picture import COLOURS, diagonal, light_grid, name
 PICTURE = Path("docs/gpu.png")
 WIDTH_IN, ROW_IN, LEAST_IN = 15.0, 0.3, 4.2
 LIGHT = "#a9c1dc"  # the first colour, paler: no placement
-FAR = 4.0  # bounds beyond are not drawn
+FAR = 4.0  # marks at ratios beyond this are not drawn
 
 
 def draw(facts: Facts, path: Path) -> None:
-    """Draw the bench's facts. Raises PlacerError where the file cannot be written."""
+    """Draw the bench's facts. Raises PlacerError if the file cannot be written."""
     rows = max(len(with_ratio(facts["models"])), sum(len(with_ratio(rows)) for rows in facts["splits"].values()))
     size_in = (WIDTH_IN, max(LEAST_IN, ROW_IN * rows + 1.6))
     save_picture(path, size_in, lambda figure: fill(figure, facts), dpi=110)
@@ -24,7 +24,7 @@ def draw(facts: Facts, path: Path) -> None:
 
 def fill(figure: Any, facts: Facts) -> None:
     """Left to right: ratios on CPU + GPU, ratios on one card as several devices if there are any, and step times
-    predicted unseen.
+    predicted before they were measured.
     """
     splits = {
         f"{name}, {part}": row for part, rows in facts["splits"].items() for name, row in with_ratio(rows).items()
@@ -46,7 +46,7 @@ def fill(figure: Any, facts: Facts) -> None:
 
 
 def _draw_ratios(ax: Any, rows: dict[str, Facts], published: dict[str, float]) -> None:
-    """A bar per network, and marks for what a mapping can at most be predicted to be, and for HTF-MPR's ratio."""
+    """A bar per network, and marks for the highest ratio that can be predicted of a mapping and for HTF-MPR's ratio."""
     ratios = [row["ratio_to_tf_default"] for row in rows.values()]
     for on_one, colour, label in ((False, COLOURS[0], "delivered"), (True, LIGHT, "delivered, on one device")):
         those = [i for i, row in enumerate(rows.values()) if is_on_one(row) == on_one]
@@ -72,7 +72,7 @@ def _draw_marks(ax: Any, values: Any, **style: Any) -> None:
 
 
 def _draw_predictions(ax: Any, parts: dict[str, dict[str, Facts]]) -> None:
-    """Seconds predicted when a mapping was asked for, and measured, by the devices."""
+    """Seconds predicted when mappings were asked for, against measured seconds, coloured by the devices."""
     pairs = {
         part: [pair for row in with_ratio(rows).values() for pair in row["unseen"]] for part, rows in parts.items()
     }

@@ -32,20 +32,20 @@ from experiments.benches.process import Caps, Doer, Measurer
 from experiments.benches.takes import Takes
 from placer.errors import BadInputError, PlacerError
 
-MEASUREMENTS = 8  # mappings of each search, single devices aside
-HOW = 2  # version of the measuring; what another version measured is measured again
-MEMORY_SHARE = 0.85  # of the machine's, that the process which measures may take
-RENEWED_AFTER = 10_000  # questions: never, because a new process takes seconds to open the GPU
-START_S = 180.0  # in which a process must say what the hardware is
+MEASUREMENTS = 8  # mappings of each search, besides single devices
+HOW = 2  # version of the measuring; results of other versions are measured again
+MEMORY_SHARE = 0.85  # of the machine's memory, which the process that measures may take
+RENEWED_AFTER = 10_000  # questions: in effect never, because a new process takes seconds to open the GPU
+START_S = 180.0  # within which a process must say what the hardware is
 TAKES = Takes(models=check_model, runs=True, devices=True, minutes=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
     """Measure what there is time for, the most important first. With --runs, nothing is measured twice.
 
-    --model: only these networks. --measurements: mappings of each search beside single devices. --minutes: of all
-    together. --devices cpus:N: all parts on logical CPU devices at the zoo's small sizes, for no figures.
-    Raises BadInputError without a GPU.
+    --model: only these networks. --measurements: mappings of each search besides single devices. --minutes: for all
+    tasks together. --devices cpus:N: try all parts on logical CPU devices at the zoo's small sizes, without figures to
+    keep. Raises BadInputError without a GPU.
     """
     minutes = MINUTES if options.minutes is None else options.minutes
     hardware = _checked(options, minutes)
@@ -71,14 +71,14 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def opened(devices: str | None) -> Doer:
-    """Made in the process that measures."""
+    """Make the study, in the process that measures."""
     from experiments.benches.gpu.study import GpuStudy
 
     return GpuStudy(devices)
 
 
 class Host(Measurer):
-    """The process that holds certain devices. It ends when others are asked for, because it leaves little of a GPU."""
+    """The process that holds certain devices. It ends when others are needed, because it takes most of a GPU."""
 
     def __init__(self) -> None:
         memory_bytes = int(MEMORY_SHARE * psutil.virtual_memory().total)
@@ -86,7 +86,7 @@ class Host(Measurer):
         self.devices: str | None = None
 
     def ask_on(self, devices: str | None, method: str, argument: object, seconds: float) -> Facts:
-        """What the method returns in a process that holds these devices, or {"failed": line, "why": word}."""
+        """Return what the method returns in a process that holds these devices, or {"failed": line, "why": word}."""
         if devices != self.devices:
             self.end()
             self.devices, self.make = devices, partial(opened, devices)
@@ -98,7 +98,7 @@ class Host(Measurer):
 
 @dataclass(frozen=True)
 class GpuRun:
-    """What one run of the bench asks, and the seconds it has for that. device: in words."""
+    """One run of the bench: what it asks, of which process, and in how many seconds. device: in words."""
 
     options: BenchOptions
     hardware: Hardware
@@ -108,7 +108,7 @@ class GpuRun:
 
     @property
     def measurements(self) -> int:
-        """Mappings of each search beside single devices."""
+        """Mappings of each search besides single devices."""
         return self.options.measurements or MEASUREMENTS
 
     def result(self, task: Task, i: int, count: int) -> Facts:
@@ -132,7 +132,7 @@ class GpuRun:
         return {**facts, "not_reached": True} if cut_short else facts
 
     def _tight(self, task: Task, share_s: float) -> Facts:
-        """The default in a process of its own, then the search in another, where nothing is left of the first."""
+        """Run the default in one process, then the search in another, so that nothing is left of the first."""
         limit_mib, batch = self.hardware.limit_mib, TIGHT_BATCH if self.hardware.real else TRIAL_BATCH
         model = f"{task.name}@{tables_mib(limit_mib)}MiB"
         wanted = Wanted(model, self.measurements, share_s, batch, limit_mib * 2**20)
@@ -147,7 +147,7 @@ class GpuRun:
 
 
 def _checked(options: BenchOptions, minutes: float) -> Hardware:
-    """Refuse at once what could only fail later. Raises BadInputError."""
+    """Return the hardware. Raises BadInputError for options that could only fail later."""
     if not minutes >= 1:
         raise BadInputError(f"--minutes {minutes}: give at least 1.")
     hardware = hardware_of(options.devices)
@@ -174,7 +174,7 @@ def _device(host: Host, hardware: Hardware) -> str:
 
 
 def _assembled(planned: Sequence[Task], results: Sequence[Facts]) -> Facts:
-    """The facts from those of each task."""
+    """The facts of the bench, from the facts of each task."""
     found: dict[str, dict[str, Facts]] = defaultdict(dict)
     alone: dict[str, Facts] = {}
     not_reached, failed = [], {}

@@ -41,14 +41,14 @@ SEARCH_SHARE, FINAL_SHARE = 0.55, 0.2  # of a task's seconds: when the search st
 AT_LEAST = 2  # mappings of the last searcher, whatever the time
 TRACED, TRACE_WARM_UP = 3, 1
 HOPELESS = 3.0  # times the incumbent: dropped after one step
-FINALISTS = 2  # beside every contestant
+FINALISTS = 2  # besides the best of every contestant
 TIGHT_HEADROOM = 0.35  # for activations, which the memory of ops does not count
 STEPS = 30  # of the training under tight memory
 BLOCKS, BLOCK_S = 12, 0.4  # of calls of autoplace, and of bare steps
 MOST_EACH = 60  # steps a block
 BUDGET = 6  # of the search under autoplace
-PATIENCE = 1.5  # times the seconds of its task, which that search may take
-AT_PACE = 160  # calls without pauses before the blocks: kernels overlap then, and autoplace takes that for another load
+PATIENCE = 1.5  # times the seconds of its task, which the search under autoplace may take
+AT_PACE = 160  # calls without pauses before the blocks: kernels then overlap, which autoplace takes for another load
 MEMORY_WORDS = ("resourceexhausted", "resource exhausted", "resource_exhausted", "oom when allocating", "out of memory")
 
 
@@ -56,7 +56,7 @@ class GpuStudy:
     """Holds devices, and measures on them one network after the other."""
 
     def __init__(self, devices: str | None, clock: Callable[[], float] = time.perf_counter) -> None:
-        split(devices)  # before any variable initialises them
+        split(devices)  # before any variable initialises the devices
         self.spec, self.clock = devices, clock
 
     @cached_property
@@ -69,12 +69,12 @@ class GpuStudy:
         return {"gpus": [name or "an unnamed GPU" for name in gpu_names()]}
 
     def searched(self, wanted: Wanted) -> Facts:
-        """A search, and all contestants side by side at its end."""
+        """Search, and step all contestants side by side at the end."""
         with self._job(wanted) as job:
             return _facts(job, _searched(job))
 
     def tight(self, wanted: Wanted) -> Facts:
-        """A search under a memory limit for a model made on the CPU, and some steps of training as it was placed."""
+        """Search under a memory limit for a model made on the CPU, then train some steps under the mapping found."""
         with tf.device(self.devices.tf_names[self.devices.topology.names[-1]]):  # the CPU is the last device
             training = zoo.load(wanted.model, batch=wanted.batch)
         with self._job(wanted, training) as job:
@@ -91,7 +91,7 @@ class GpuStudy:
             }
 
     def default(self, wanted: Wanted) -> Facts:
-        """The same model made and trained under TensorFlow's default: whether it fails for memory, and where."""
+        """Make and train the same model under TensorFlow's default. Returns whether it lacks memory, and where."""
         where = "when the model was made"
         try:
             training = zoo.load(wanted.model, batch=wanted.batch)
@@ -104,7 +104,7 @@ class GpuStudy:
         return {"default": "ran", "losses": losses}
 
     def autoplaced(self, wanted: Wanted) -> Facts:
-        """What a call of autoplace costs once its search is over, beside the bare step that it settled on."""
+        """Measure the cost of a call of autoplace after its search, beside the bare step that it settled on."""
         with Training(wanted.model, None, min(BUDGET, wanted.measurements)) as training:
             took = training.until_steady(PATIENCE * wanted.seconds)
             training.steps(AT_PACE)
@@ -144,7 +144,7 @@ class GpuStudy:
 
 
 def limited(devices: Devices, limit_bytes: int | None) -> Devices:
-    """The devices with at most so much memory on all but the last."""
+    """The devices, with at most `limit_bytes` of memory on all except the last."""
     if limit_bytes is None:
         return devices
     *small, last = devices.topology.devices
@@ -166,7 +166,7 @@ def for_memory(error: BaseException | None) -> bool:
 def _searched(job: Job) -> Finding:
     job.measure_singles()
     job.measure_searchers()
-    if all(row.searcher != SEARCHERS[-1] for row in job.trials):  # profiling took its time
+    if all(row.searcher != SEARCHERS[-1] for row in job.trials):  # no time was left for the last searcher
         session = job.session(SEARCHERS[-1])
         session.tell((row.mapping, row.result) for row in job.trials)
         job.measure_all([(SEARCHERS[-1], mapping) for mapping in session.ask(AT_LEAST)])

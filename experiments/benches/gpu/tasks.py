@@ -12,23 +12,23 @@ from placer.errors import BadInputError
 
 SEARCHERS = ("expert", "heft", "hybrid")
 MINUTES = 10.0
-RESERVE_S = 20.0  # of these, for ending the last process and writing the facts
-LEAST_S = 15.0  # with less, no task is begun
-ENOUGH_S = 40.0  # of a run of MINUTES, for tracing and profiling a large network; with less, it would be in vain
-GRACE_S = 20.0  # beside twice its share, after which a task's process is ended
+RESERVE_S = 20.0  # of all seconds, for ending the last process and writing the facts
+LEAST_S = 15.0  # with less time left, no task is begun
+ENOUGH_S = 40.0  # in a run of MINUTES, the least for a large network, which takes long to trace and profile
+GRACE_S = 20.0  # a task's process is ended this long after twice the task's share
 PUBLISHED = ("vgg16", "alexnet", "mnist_softmax")  # HTF-MPR has figures of these
 SPLIT = ("towers", "alexnet")
 OTHERS = ("moe", "transformer", "inception_v3", "two_tower", "towers")
 LAST = ("resnet50", "seq2seq_lstm", "mobilenet_v3", "nasnet_mobile")
 OVERHEAD_MODEL = "alexnet"
 TIGHT_MODEL = "two_tower"
-LIMIT_MIB, TRIAL_LIMIT_MIB = 1024, 24  # what a GPU has in the case of tight memory; of a logical CPU, as a trial
+LIMIT_MIB, TRIAL_LIMIT_MIB = 1024, 24  # memory of a GPU in the case of tight memory; of a logical CPU in a trial
 TIGHT_BATCH, TRIAL_BATCH = 2048, 128
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What is measured on."""
+    """The devices on which the bench measures."""
 
     whole: str | None  # devices of the part `models`
     splits: tuple[str, ...]  # one card as several devices
@@ -37,7 +37,7 @@ class Hardware:
 
     @property
     def limit_mib(self) -> int:
-        """What the GPU has in the case of tight memory."""
+        """The memory of the GPU in the case of tight memory."""
         return LIMIT_MIB if self.real else TRIAL_LIMIT_MIB
 
     def model(self, name: str) -> str:
@@ -53,33 +53,33 @@ class Task:
     name: str  # of the network
     devices: str | None
     most_s: float  # in a run of MINUTES; less in a shorter one
-    first: bool = False  # whether it may take `most_s` although little is then left for others
+    first: bool = False  # whether it may take `most_s` even if that leaves little for others
 
     @property
     def key(self) -> str:
-        """The name of its file of kept facts."""
+        """The name of the file that keeps the task's facts."""
         return "-".join(("gpu", self.part, self.name, *([self.devices.replace(":", "-")] if self.devices else [])))
 
     @property
     def title(self) -> str:
-        """In words."""
+        """The task in words."""
         what = {"tight": ", tight memory", "autoplace": " under autoplace", "splits": ", split"}.get(self.part, "")
         return f"{self.name}{what} on {self.devices or 'CPU + GPU'}"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a process is asked to search."""
+    """What a process is asked to measure."""
 
     model: str
-    measurements: int  # beside single devices
-    seconds: float  # that it should take
+    measurements: int  # besides single devices
+    seconds: float  # that the task should take
     batch: int | None = None  # None = the network's own
-    limit_bytes: int | None = None  # of every device but the last, which is the CPU; None = what they have
+    limit_bytes: int | None = None  # memory of every device except the last, the CPU; None = what they have
 
 
 def hardware_of(devices: str | None) -> Hardware:
-    """What `--devices` asks for. Raises BadInputError."""
+    """The hardware that `--devices` asks for. Raises BadInputError."""
     if devices is None:
         return Hardware(None, ("gpus:2",), f"gpus:1@{LIMIT_MIB}", real=True)
     count = devices.removeprefix("cpus:")
@@ -92,14 +92,14 @@ def hardware_of(devices: str | None) -> Hardware:
 
 
 def check_model(name: str) -> None:
-    """Raises BadInputError for a network that is not in the zoo."""
+    """Raise BadInputError for a network that is not in the zoo."""
     if name not in zoo.names():
         raise BadInputError(f"--model {name!r} is none of {', '.join(zoo.names())}.")
 
 
 def tasks_of(hardware: Hardware, models: Sequence[str] | None = None) -> list[Task]:
-    """The most important first; tasks on the same devices stand together where importance lets them, because every new
-    process takes seconds. models: only these networks.
+    """The tasks, the most important first. Tasks on the same devices follow each other if their importance allows it,
+    because every new process takes seconds. models: only these networks.
     """
     overhead = OVERHEAD_MODEL if models is None or OVERHEAD_MODEL in models else models[0]
     planned = [
@@ -138,7 +138,7 @@ class Budget:
         return max(0.0, self.seconds - self.spent_s)
 
     def share_s(self, task: Task, tasks_left: int) -> float | None:
-        """Seconds that a task should take, of which `tasks_left` are left, this one included; None: no time is left."""
+        """Seconds that a task should take; None if no time is left. tasks_left: how many are left, with this one."""
         if self.left_s < LEAST_S:
             return None
         fair_s = self.left_s if task.first else max(self.left_s / tasks_left, LEAST_S, self.part * ENOUGH_S)

@@ -20,7 +20,7 @@ HEADS = ("network", "best single device", "delivered", "ratio", "by", "predicted
 
 
 def headline(facts: Facts) -> str:
-    """Both geometric means, and what a switch takes."""
+    """Both geometric means, and the seconds that a switch takes."""
     singles, untouched = _means(facts)
     if singles is None:
         return "no network was measured"
@@ -70,7 +70,7 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def _means(facts: Facts) -> tuple[str | None, str | None]:
-    """Against the best single device, and against TensorFlow alone; None where no network was searched."""
+    """The mean ratios to the best single device and to TensorFlow alone, in words; None if no network was searched."""
     rows = searched(facts["models"])
     if not rows:
         return None, None
@@ -81,7 +81,7 @@ def _means(facts: Facts) -> tuple[str | None, str | None]:
 
 
 def _untouched_in_words(facts: Facts) -> list[str]:
-    """Which step the delivered mapping is compared with beside the single device."""
+    """Which step of TensorFlow alone the delivered mapping is compared with."""
     if all("in_turn" in row for row in searched(facts["models"])):
         return [
             "- *TensorFlow alone*: the same training as TensorFlow runs it on all cores. The training placed by the "
@@ -102,13 +102,13 @@ def _elsewhere_in_words(row: Facts) -> str:
 
 
 def _counted(models: dict[str, Facts]) -> str:
-    """How many networks the geometric means are of."""
+    """How many networks are in the geometric means."""
     count = len(searched(models))
     return f"{count} networks" if count == len(models) else f"{count} of {len(models)} networks"
 
 
 def _by_seed(facts: Facts) -> list[str]:
-    """The ratios of other seeds; nothing where a record has one seed."""
+    """The ratios by seed; empty if a record has one seed."""
     rows = {name: row["by_seed"] for name, row in facts["models"].items() if "by_seed" in row}
     if not rows:
         return []

@@ -13,14 +13,14 @@ WIDTH_IN, ROW_IN, LEAST_IN = 8.0, 0.36, 2.6
 
 
 def draw(facts: Facts, path: Path) -> None:
-    """Draw the bench's facts. Raises PlacerError where the file cannot be written."""
+    """Draw the bench's facts. Raises PlacerError if the file cannot be written."""
     rows = {name: row for name, row in facts["models"].items() if "failed" not in row}
     size = (WIDTH_IN, max(LEAST_IN, ROW_IN * len(rows) + 1.3))
     save_picture(path, size, lambda figure: _fill(figure, rows, facts["workers"]), dpi=120)
 
 
 def _fill(figure: Any, rows: dict[str, Facts], workers: int) -> None:
-    """A bar a network, and marks for its seeds and for TensorFlow alone."""
+    """A bar for each network, and marks for its seeds and for TensorFlow alone."""
     ax = figure.subplots()
     places = range(len(rows))
     ratios = [row["ratio_to_best_single"] for row in rows.values()]

@@ -23,7 +23,7 @@ from placer.errors import PlacerError
 
 MEASUREMENTS = 24
 LIMIT_S = 3600.0  # for one search, which takes minutes
-NEAR = 1.05  # a mapping is nearly the best if it takes so many times as long, or less, in its race
+NEAR = 1.05  # a mapping is nearly the best if it takes at most this times as long, each in its race
 KEPT = ("tf_default_s", "in_process_s", "lower_bound_s", "switch_s", "ops", "groups")
 KEPT_OF_BEST = ("ratio_to_best_single", "step_s", "spread_s", "repeats", "stopped_early", "searcher")
 TAKES = Takes(workers=True, runs=True)
@@ -32,9 +32,9 @@ PLACING = 20  # steps at most until a training is placed
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Each network is searched in a process of its own, as a user would, so that none inherits another's state.
+    """Search each network in its own process, as a user would, so that no search inherits another's state.
 
-    With --runs, none is searched twice.
+    With --runs, no network is searched twice.
     """
     per_model: dict[str, Facts] = {}
     measurements = options.measurements or MEASUREMENTS
@@ -58,8 +58,8 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def elsewhere(before: Facts, here: Facts) -> list[Facts]:
-    """The latest record of each other machine, in brief: the record before, if it is of another one, and those that it
-    names. before: may be empty.
+    """The latest record of each other machine, in brief: the previous record, if it is of another machine, and the
+    records that it names. before: the previous record, which may be empty. here: this machine.
     """
     named = [row for row in before.get("elsewhere", []) if row["machine"] != here]
     if not before or before["machine"] == here:
@@ -70,18 +70,18 @@ def elsewhere(before: Facts, here: Facts) -> list[Facts]:
 
 
 def single_ratios(per_model: Mapping[str, Facts]) -> list[float]:
-    """How many times as fast as the best single device each network got: over its seeds, where there are several."""
+    """How many times as fast as the best single device each network is: the geometric mean over its seeds."""
     of_seeds = [row.get("by_seed", {"0": row["ratio_to_best_single"]}) for row in searched(per_model)]
     return [geometric_mean(filter(None, by_seed.values())) for by_seed in of_seeds]
 
 
 def searched(per_model: Mapping[str, Facts]) -> list[Facts]:
-    """The networks of which nothing failed."""
+    """The rows of the networks that did not fail."""
     return [row for row in per_model.values() if "failed" not in row]
 
 
 def _network(options: BenchOptions, name: str, measurements: int) -> Facts:
-    """What is kept of a network: all of its first search, and the ratios of the others."""
+    """The facts of a network: all of its first search, and the ratios of the other seeds; or {"failed": line}."""
     rows = {}
     for seed in seeds_of(name):
         settings = {"model": name, "workers": options.workers, "measurements": measurements, "seed": seed}
@@ -93,7 +93,7 @@ def _network(options: BenchOptions, name: str, measurements: int) -> Facts:
 
 
 def _searched(name: str, workers: int, measurements: int, seed: int) -> Facts:
-    """One search, and after the first of a network a training under what it delivered."""
+    """Run one search and, with the first seed, a training under the delivered mapping."""
     with TemporaryDirectory(prefix="placer-main-job-") as out:
         numbers = {"--workers": workers, "--measurements": measurements, "--seed": seed}
         options = [word for option, number in numbers.items() for word in (option, str(number))]
@@ -124,7 +124,7 @@ def _row(found: Facts) -> Facts:
 
 
 def _near_s(rows: Sequence[Facts]) -> float:
-    """Seconds until a mapping had been measured that was nearly as fast as the fastest, both in their races."""
+    """Seconds until the search had measured a mapping nearly as fast as the fastest, each in its race."""
     ran = [row for row in rows if row["step_s"] is not None]
     best_s: float = min(row["step_s"] for row in ran)
     near_s: float = min(row["at_s"] for row in ran if row["step_s"] <= NEAR * best_s)
@@ -132,10 +132,11 @@ def _near_s(rows: Sequence[Facts]) -> float:
 
 
 def against_untouched(model: str, mapping: Path, workers: int) -> Facts:
-    """A training under the mapping against the same training as TensorFlow runs it on all cores, both in processes of
-    their own that take blocks of steps in turn. ratio: how many times as fast, the median over pairs of blocks.
+    """Compare a training under the mapping with the same training as TensorFlow runs it on all cores. Each has its own
+    process; they take blocks of steps in turn. ratio: how many times as fast the placed training is, the median over
+    pairs of blocks.
 
-    Raises PlacerError where the mapping cannot be used.
+    Raises PlacerError if the mapping cannot be used.
     """
     with Side(PROGRAM, model, None, workers) as untouched, Side(PROGRAM, model, str(mapping), workers) as placed:
         for side in (untouched, placed):

@@ -15,9 +15,9 @@ from experiments.benches.sides import Blocks, OverError, state_of
 
 
 def serve(connection: Connection, model: str, mapping: str | None, workers: int) -> None:
-    """Train until the other end is gone.
+    """Train until the other end asks for no more steps.
 
-    mapping: the file of the mapping that the step is placed by, over so many workers; None = the step as it is, on all
+    mapping: the file of a mapping, by which the step is placed on `workers` workers; None = the untouched step, on all
     cores.
     """
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

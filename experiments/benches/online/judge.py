@@ -12,13 +12,17 @@ from experiments.benches.online.neighbours import SHARE
 
 TOLERANCE = 1e-5  # relative, of a loss
 EVENTS = ("landed", "left")  # of a load
-# Until when a training has recovered: until it ran a mapping near the optimum, both timed side by side afterwards, or
-# until its steps took as long as the optimum was taken to take at the time, by the clock. Older records have only that.
+# Keys of the steps until recovery. By mapping: until the training ran a mapping near the optimum, both timed side by
+# side afterwards. By the clock: until its steps were as fast as the optimum was assumed to be at that time. Older
+# records have only the steps by the clock.
 BY_MAPPING, BY_CLOCK = "mapping_steps", "steps"
 
 
 def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
-    """found: the facts of each part. kills: how many there should have been. Headlines are the worst of their kind."""
+    """The figures of all parts; headlines are the worst of their kind.
+
+    found: the facts of each part. kills: how many there should have been.
+    """
     runs = [judged_kills(row) for row in found["kills"]]
     loads, steady = found["loads"], found["steady"]
     stretches = [steady[name] for name in ("plain", "jitter") if name in steady]
@@ -52,16 +56,16 @@ def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
 
 
 def judged_kills(run: Facts, tolerance: float = TOLERANCE) -> Facts:
-    """A run's kills: `losses` of it, against `undisturbed`.
+    """The figures of a run's kills, from its `losses` and the `undisturbed` ones.
 
-    A kill is survived where the training went on, with all devices where it noticed the loss, and every loss up to the
-    next kill, or to the run's end, is within `tolerance` (relative). A run that ended early proves none of its kills.
-    unnoticed: kills of a device that no op ran on. same_bits: losses of the whole run that are the very same.
+    A kill is survived if the training went on, with all devices if it noticed the kill, and every loss up to the next
+    kill, or to the run's end, is within `tolerance` (relative). If a run ended early, none of its kills counts as
+    survived. unnoticed: kills of a device that no op ran on. same_bits: losses of the whole run that are exactly equal.
     """
     if failed := run.get("failed"):
         return {"kills": 0, "survived": 0, "steps": 0, "same_bits": 0, "worst": 0.0, "ended": failed, "back_s": []}
     mine, losses, kills = run["losses"], run["undisturbed"], run["kills"]
-    ends = [*(kill["at"] for kill in kills[1:]), len(mine)][: len(kills)]  # none where the first never ended
+    ends = [*(kill["at"] for kill in kills[1:]), len(mine)][: len(kills)]  # empty if the first kill never ended
     survived = [not wrong(mine, losses, kill["at"], end, tolerance) for kill, end in zip(kills, ends, strict=True)]
     first = wrong(mine, losses, 0, len(mine), tolerance)
     return {
@@ -84,8 +88,8 @@ def wrong(mine: Sequence[float], losses: Sequence[float], begin: int, end: int, 
 
 
 def recovered(loads: Sequence[Facts], event: str, by: str = BY_MAPPING) -> float | None:
-    """The median of the steps until recovery, over all loads after which there was something to recover; None without
-    any, and where the median one never recovered. A part that failed never did.
+    """The median of the steps until recovery, over all loads after which there was something to recover. None without
+    such loads, or if the median is never. A part that failed counts as never recovered.
     """
     steps = [inf if s is None else float(s) for s in steps_to_recover(loads, event, by)]
     middle = median(steps) if steps else inf
@@ -102,8 +106,8 @@ def steps_to_recover(loads: Sequence[Facts], event: str, by: str = BY_MAPPING) -
 
 
 def has_nothing_to_recover(row: Facts, event: str) -> bool:
-    """Whether the mapping that the step had when the load landed, or left, is within 5 % of the optimum after that. For
-    a load that left this is only known where nothing had been moved under it.
+    """Whether the mapping from before the load landed, or left, is within 5 % of the optimum after that. For a load
+    that left, this is known only if nothing had been moved under it.
     """
     if event not in row or (event == "left" and not _moved_nothing(row["landed"])):
         return False
@@ -111,7 +115,7 @@ def has_nothing_to_recover(row: Facts, event: str) -> bool:
 
 
 def _moved_nothing(landed: Facts) -> bool:
-    """Whether the training ended on the mapping from before. Of an older record that is told by moves and times."""
+    """Whether the training ended on the mapping from before. Older records tell this by moves and times."""
     if "ended_on_before" in landed:
         return bool(landed["ended_on_before"])
     return not landed["moved_after"] and landed["ended_s"] >= SHARE * landed["before_s"]
@@ -125,6 +129,6 @@ def gained(loads: Sequence[Facts], what: str) -> float | None:
 
 
 def _worst(figures: Any) -> float | None:
-    """The largest; None where one is missing."""
+    """The largest figure; None if one is missing."""
     known = list(figures)
     return None if not known or None in known else float(max(known))

@@ -1,6 +1,6 @@
-"""Workers are killed with SIGKILL at random moments of a training, which must go on with the same losses.
+"""Kills of workers with SIGKILL at random moments of a training, which must go on with the undisturbed losses.
 
-These are known because the same training is repeated afterwards from its state before the first kill:
+The undisturbed losses are known because the training is repeated afterwards from its state before the first kill:
 
     search ──▶ start ──✗──────✗────✗──────▶ losses
                  └──────────────────────────▶ losses undisturbed
@@ -19,9 +19,9 @@ from experiments.benches.bench import Facts
 from experiments.benches.online.training import Training, say
 from placer.errors import one_line
 
-NOTICE_CALLS = 200  # after a kill, within which the training must have noticed
-GAP = 40  # at most so many steps from one recovery to the next kill
-PAUSE_S = 0.05  # between steps while a worker starts again, so that there are not thousands of them
+NOTICE_CALLS = 200  # after a kill, within which the training must notice it
+GAP = 40  # steps at most from one recovery to the next kill
+PAUSE_S = 0.05  # between steps while a worker starts again, so that there are not thousands of steps
 BACK_LIMIT_S = 90.0
 
 
@@ -29,14 +29,14 @@ BACK_LIMIT_S = 90.0
 class Kill:
     """One kill of a worker."""
 
-    at: int  # steps taken since the start when it was due
+    at: int  # steps from the start to the kill
     worker: int
-    noticed: bool = False  # whether the training reported a loss
+    noticed: bool = False  # whether the training reported a lost device
     back_s: float | None = None  # until all devices were back
 
 
 def kill_facts(model: str, workers: int, budget: int = 4, seed: int = 0, kills: int = 10) -> Facts:
-    """One run: its losses, with kills and without, and its kills; what ended it early, if anything did."""
+    """Run a training. Returns its losses with kills and without, its kills, and what ended it early, if anything."""
     rng, killed, ended, undisturbed = random.Random(seed), list[Kill](), "", list[float]()
     with Training(model, f"workers:{workers}", budget) as training:
         training.until_steady()
@@ -63,7 +63,7 @@ def kill_facts(model: str, workers: int, budget: int = 4, seed: int = 0, kills: 
 def _kill(training: Training, start: int, late: float, victim: int) -> Kill:
     """Kill a worker within the next few steps, then train until all devices are back. Raises TimeoutError if never.
 
-    A device that no op runs on may die unnoticed; the next kill takes another one then.
+    A device that no op runs on may die unnoticed; then the next kill takes another device.
     """
     step_s, session = training.step(), training.live.session
     running = worker_processes()
@@ -88,7 +88,7 @@ def _kill(training: Training, start: int, late: float, victim: int) -> Kill:
 
 
 def worker_processes() -> dict[int, psutil.Process]:
-    """This process's workers that run, by their number."""
+    """The running workers of this process, by their task numbers."""
     found = {}
     for process in psutil.Process().children():
         if process.status() != psutil.STATUS_ZOMBIE and "placer.devices.workers.worker" in (line := process.cmdline()):

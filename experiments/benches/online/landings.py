@@ -1,5 +1,5 @@
 """A load lands on a random device, or on the links, and leaves again: how soon autoplace runs near the new optimum, and
-what the same steps take if nothing adapts, or if the search is done anew.
+how long the same steps take without adapting, or with a new search.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WINDOW = 5  # steps of a running median
 CALM = 40  # steps before the load lands
 EACH = 5  # steps of a mapping's turn in a race
 ROUNDS = 6  # of turns
-FIRST_S = 1.0  # of bare steps once a load landed or left, by when it is felt
+FIRST_S = 1.0  # of bare steps after a load landed or left, until its effect is felt
 FIRST = 12  # bare steps after these, which show how fast the machine is
 
 Key = tuple[Sequence[int], Sequence[str]]
@@ -31,10 +31,10 @@ Key = tuple[Sequence[int], Sequence[str]]
 
 
 def load_facts(model: str, load: str, workers: int, budget: int = 16, steps: int = 150, seed: int = 0) -> Facts:
-    """A load lands and leaves once.
+    """Let a load land on a training and leave, once.
 
-    load: one of LOADS; one that slows the links needs a network of its own, see `own_network`. steps: watched once it
-    is whole, and after it left. seed: of the device that is hit.
+    load: a key of LOADS; a load that slows the links needs a network of its own, see `own_network`. steps: watched once
+    the load is fully grown, and after it left. seed: decides which device is hit.
     """
     its = LOADS[load]
     shares = share_cores(workers, usable_cores())
@@ -75,12 +75,12 @@ def _free(shares: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _bandwidth(link: Link) -> float:
-    """Bytes a second, with what both ends do for each byte."""
+    """Bytes per second, including the work of both ends for each byte."""
     return 1.0 / (1.0 / link.bandwidth_bytes_per_s + link.send_s_per_byte + link.receive_s_per_byte)
 
 
 def _growing(training: Training, seconds: float) -> int:
-    """The number of steps that the training took in so many seconds."""
+    """Train for `seconds`. Returns the number of steps taken."""
     begin, at = training.clock(), len(training.losses)
     while training.clock() - begin < seconds:
         training.step()
@@ -88,7 +88,7 @@ def _growing(training: Training, seconds: float) -> int:
 
 
 def _first_s(held: Held, clock: Callable[[], float]) -> float:
-    """Seconds of a bare step, the median of FIRST after FIRST_S of them: how fast the machine is now."""
+    """Seconds of a bare step, which show how fast the machine is now: the median of FIRST, after others for FIRST_S."""
     begin = clock()
     held.step()
     while clock() - begin < FIRST_S:
@@ -116,11 +116,12 @@ def _watched(training: Training, steps: int) -> Watched:
 
 
 def _compared(training: Training, before: Held, first_s: float, watched: Watched, *, anew: bool) -> Facts:
-    """Steps that the training took, held against the optimum: the best of the mappings that it ran, of the mapping
-    `before`, and, if `anew`, of a profile and search from nothing under the present load.
+    """Compare the steps that the training took with the optimum: the best of the mappings that it ran, of the mapping
+    `before`, and, if `anew`, of a profile and search from nothing under the current load.
 
-    first_s: of a bare step of `before` just before these steps. The machine may have drifted since: `pace` is what that
-    is of its step in the race, and by the clock the optimum during the steps is taken to lie halfway between.
+    first_s: of a bare step of `before` just before these steps. The machine may have drifted since: `pace` is `first_s`
+    divided by the step time of `before` in the race. By the clock, the optimum during the steps is assumed to lie
+    halfway between the two.
     """
     held = _all_held(training, before, watched.ran)
     ended = held[_key(training.placed)]
@@ -152,7 +153,7 @@ def _compared(training: Training, before: Held, first_s: float, watched: Watched
 
 
 def _all_held(training: Training, before: Held, ran: Sequence[Placed]) -> dict[Key, Held]:
-    """Each mapping that ran, and that which runs now, built beside the training."""
+    """Every mapping that ran, and the incumbent, built beside the training."""
     held = {_key(before.built): before}
     for placed in [*ran, training.placed]:
         if _key(placed) not in held:
@@ -165,18 +166,18 @@ def _key(step: MappedStep) -> Key:
 
 
 def against(took: Sequence[float], ended_s: float, before_s: float, anew_s: float, search_s: float) -> Facts:
-    """HORIZON steps of the training by those of what never adapts, and by a search from nothing and its mapping's
-    steps, the training standing still while it searches: ratios of seconds, below 1 where adapting is faster.
+    """The seconds of HORIZON steps of the training, divided by those without adapting, and by those of a new search
+    plus the steps of its mapping; the training stands still during the search. Below 1, adapting is faster.
 
-    took: seconds of the first steps; those after them are taken to last `ended_s` each.
+    took: seconds of the first steps; later steps are assumed to take `ended_s` each.
     """
     adapts_s = sum(took) + (HORIZON - len(took)) * ended_s
     return {"vs_never": adapts_s / (HORIZON * before_s), "vs_anew": adapts_s / (search_s + HORIZON * anew_s)}
 
 
 def steps_until_mapping(step_s: Sequence[float], optimum_s: float, share: float = SHARE) -> int | None:
-    """The number of steps until the mapping that runs, which takes `step_s` seconds beside the optimum, came within
-    `share` of the optimum's speed for good; None if it never did. Where the first one is, none.
+    """The number of steps until the mapping that runs came within `share` of the optimum's speed for good: 0 if the
+    first one is, None if it never did. step_s: for each step, the time of its mapping beside the optimum.
 
         step_s/optimum   1.6 1.6 1.0 1.6 1.6 1.0 1.0 1.0    -> 5
     """
@@ -189,8 +190,8 @@ def steps_until_mapping(step_s: Sequence[float], optimum_s: float, share: float 
 def steps_until(took: Sequence[float], optimum_s: float, share: float = SHARE, window: int = WINDOW) -> int | None:
     """The number of steps until the running median came within `share` of the optimum's speed; None if it never did.
 
-    The next `window` steps must confirm it, because a fast mapping that is only tried is no recovery, and so must the
-    median of all later ones, because one that is left again is none either.
+    The next `window` steps must confirm it, because a fast mapping that is only tried is no recovery. The median of all
+    later steps must confirm it, too, because a fast mapping that is left again is no recovery either.
 
         took/optimum   1.6 1.6 1.6 1.0 1.6 1.6 1.0 1.0 1.0 1.0 1.0 1.0 1.0 1.0
         running median                 1.6 1.6 1.6 1.0 ...       -> 8

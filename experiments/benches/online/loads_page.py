@@ -1,4 +1,4 @@
-"""The part of the page of the bench `online` that tells what happens when a load lands on a training, and leaves."""
+"""The part of the page of the bench `online` on what happens when a load lands on a training, and leaves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.benches.online.judge import (
 from experiments.benches.online.neighbours import HORIZON, LOADS, SHARE
 from experiments.report.text import markdown_table
 
-WANTED = 30  # steps until the step has recovered
+WANTED = 30  # steps until recovery
 COLUMNS = (
     "network", "load", "step in quiet", "not adapting, a step", "step at the end (share of the best known speed)",
     "steps until 95 %", "by the clock", "a step once searched again",
@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 def recovery_rows(facts: Facts) -> Iterator[list[str]]:
-    """The steps until recovery, in the middle over all networks: for each load, for all of them, for all that left."""
+    """The median steps until recovery over all networks: for each load, for all loads, and for all loads that left."""
     loads = facts["loads"]
     for name, load in LOADS.items():
         if rows := [row for row in loads if row["load"] == name]:
@@ -45,7 +45,7 @@ def _recovery(what: str, rows: Sequence[Facts], event: str) -> list[str]:
 
 
 def middle(rows: Sequence[Facts], event: str) -> str:
-    """The median of the steps until recovery, of those that had something to recover."""
+    """The median of the steps until recovery, in words, over the trainings that had something to recover."""
     if not steps_to_recover(rows, event):
         return "nothing to recover"
     found = recovered(rows, event)
@@ -53,12 +53,12 @@ def middle(rows: Sequence[Facts], event: str) -> str:
 
 
 def is_by_mapping(loads: Sequence[Facts]) -> bool:
-    """Whether the mappings that ran were timed side by side; in older records only the clock tells of a recovery."""
+    """Whether the mappings that ran were timed side by side; older records tell recoveries by the clock alone."""
     return any(BY_MAPPING in row.get("landed", {}) for row in loads)
 
 
 def reached(rows: Sequence[Facts], event: str) -> str:
-    """How many of those that had something to recover did, and how many soon; the same by the clock."""
+    """How many of the trainings that had something to recover did so, and how many soon; the same by the clock."""
     count = len(steps_to_recover(rows, event))
     there, soon = recoveries(rows, event, BY_MAPPING)
     clocked, clocked_soon = recoveries(rows, event, BY_CLOCK)
@@ -70,7 +70,7 @@ def reached(rows: Sequence[Facts], event: str) -> str:
 
 
 def recoveries(rows: Sequence[Facts], event: str, by: str) -> tuple[int, int]:
-    """How many recovered, and how many of these within WANTED steps."""
+    """How many trainings recovered, and how many of these within WANTED steps."""
     there = [steps for steps in steps_to_recover(rows, event, by) if steps is not None]
     return len(there), sum(steps <= WANTED for steps in there)
 
@@ -125,7 +125,7 @@ def _named(row: Facts) -> str:
 
 
 def _total(facts: Facts, what: str) -> str:
-    """The mean over networks of the mean over each one's landings; every network has as many."""
+    """The mean over networks of the mean over a network's landings; every network has the same number of landings."""
     if facts[what] is None:
         return "unknown"
     by_model: dict[str, list[float]] = {}
@@ -160,7 +160,7 @@ def _alarms(row: Facts, event: str) -> int:
 
 
 def load_notes(facts: Facts) -> str:
-    """How the figures about loads came about."""
+    """How the figures on loads were measured."""
     return (
         f"Loads: {'; '.join(f'{load.name}: {load.said}' for load in LOADS.values())}. The network is slowed in a "
         "network namespace, where the workers are alone. Steps until 95 % are counted from when the load is whole and "

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from experiments.benches.own_network import slow_loopback
 
-GROWS_S = 20.0  # until a load that grows is whole
-HORIZON = 1000  # steps under a load over which what adapts, what does not, and a new search are compared
+GROWS_S = 20.0  # until a growing load is fully grown
+HORIZON = 1000  # steps under a load over which adapting, not adapting and a new search are compared
 SHARE = 0.95  # of the best known speed, from which a step counts as recovered
 SLOWED = 50  # by which the links' measured bandwidth is divided
 
-# All end by themselves when their parent is gone.
+# These programs end by themselves when their parent ends.
 HOG = """
 import os, sys
 parent, core = os.getppid(), int(sys.argv[1])
@@ -69,7 +69,7 @@ JITTER_SAID = "bursts of 20 ms on either core, half a second apart on average"
 
 @contextmanager
 def neighbour(program: str, cores: Sequence[int], *arguments: float) -> Iterator[None]:
-    """Run `program` on these cores, in a session of its own for a fair share. It is busy when the block begins."""
+    """Run `program` on these cores, busy within the block, in its own session so that it gets a fair share."""
     command = [sys.executable, "-c", program, *map(str, cores), *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
@@ -81,8 +81,8 @@ def neighbour(program: str, cores: Sequence[int], *arguments: float) -> Iterator
 
 
 class Place(NamedTuple):
-    """Where a load may land. free: cores on which no worker runs. bandwidth: of the links, in bytes a second, where the
-    load slows them.
+    """The place where a load may land. cores: of one device. free: cores on which no worker runs. bandwidth: of the
+    links, in bytes per second, if the load slows them.
     """
 
     cores: Sequence[int]
@@ -95,8 +95,8 @@ Landing = Callable[[Place], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Load:
-    """name, said: what it is, in short and in words. land: busy within the block. grows_s: until it is whole. links:
-    whether it slows the links, for which the training needs a network of its own.
+    """A load. name, said: what it is, in short and in words. land: the load is there within its block. grows_s: until
+    the load is fully grown. links: whether it slows the links, for which the training needs a network of its own.
     """
 
     name: str
@@ -125,7 +125,7 @@ def _link(place: Place) -> AbstractContextManager[None]:
 
 @contextmanager
 def _on_each(program: str, cores: Sequence[int], *arguments: float) -> Iterator[None]:
-    """The program once on each of these cores."""
+    """Run the program once on each of these cores."""
     with ExitStack() as stack:
         for core in cores:
             stack.enter_context(neighbour(program, (core,), *arguments))

@@ -15,7 +15,7 @@ EACH = 5  # steps of each reference at a look
 
 
 class References:
-    """Mappings held beside the run, and their bare steps at several calls of it, because the machine drifts."""
+    """Mappings held beside the run, with their bare step times at several of its calls, because the machine drifts."""
 
     def __init__(self) -> None:
         self.held: list[Held] = []
@@ -23,7 +23,7 @@ class References:
         self.took: list[dict[str, float]] = []
 
     def look(self, training: Training, call: int) -> None:
-        """Some steps of every mapping that the run had at an earlier look, and of the one that it has."""
+        """Time some steps of the single devices, of the incumbents at earlier looks, and of the incumbent."""
         if not self.held:
             self.held = training.hold_singles()
         if training.placed.devices not in [held.built.devices for held in self.held]:
@@ -33,18 +33,18 @@ class References:
         self.took.append({label(held): median(took[held]) for held in self.held})
 
     def seconds(self, name: str) -> list[float]:
-        """One mapping's step at each look; before it was known, as at its first look."""
+        """The step time of a mapping at each look. Looks before it was known have the time of its first look."""
         found = [took.get(name) for took in self.took]
         first = next(s for s in found if s is not None)
         return [first if s is None else s for s in found]
 
     def best(self, held: Sequence[Held]) -> Held:
-        """The one with the lowest median over all looks."""
+        """The mapping with the lowest median over all looks."""
         return min(held, key=lambda one: median(self.seconds(label(one))))
 
 
 def oracle_facts(model: str, workers: int, budget: int = 16, calls: int = 2000, limit_s: float = 900.0) -> Facts:
-    """A run of `calls` with looks at its references, then a second search, whose best may be the better oracle."""
+    """Make `calls` calls with looks at the references, then a second search, whose best may be the better oracle."""
     references, untouched = References(), untouched_s(model)
     with Training(model, f"workers:{workers}", budget) as training:
         call_s: list[float] = []
@@ -92,7 +92,7 @@ def _judged(training: Training, references: References, call_s: Sequence[float])
 
 
 def _better(training: Training, own: Held) -> tuple[Held, float, float]:
-    """The best mapping of a second search, its step, and the step of the run's own best, measured side by side."""
+    """The best mapping of a second search, its step time, and the run's own best's, measured side by side."""
     found = training.searched(seed=1)[:2]
     took = raced([own, *found], rounds=4, each=EACH)
     better, better_s = fastest({held: took[held] for held in found} or {own: took[own]})
@@ -100,10 +100,10 @@ def _better(training: Training, own: Held) -> tuple[Held, float, float]:
 
 
 def worth(call_s: Sequence[float], at: Sequence[int], reference_s: Sequence[float]) -> float:
-    """The time of all calls in steps of the reference: each call divided by the reference's step at that moment.
+    """The time of all calls in steps of the reference: each call divided by the reference's step time at that moment.
 
-    at: after how many calls the reference was measured. Between two of these, its step is interpolated; before the
-    first, it is taken as constant.
+    at: the calls after which the reference was measured. Its step time is interpolated between them, and constant
+    before the first.
     """
     then = np.interp(np.arange(1, len(call_s) + 1), at, reference_s)
     return float(np.sum(np.asarray(call_s) / then))

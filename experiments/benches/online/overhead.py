@@ -12,7 +12,7 @@ from placer.result import median_error
 
 
 def overhead_facts(model: str, workers: int, budget: int = 6, blocks: int = 12, each: int = 25) -> Facts:
-    """Calls and bare steps of the same placed function on the same variables, in `blocks` pairs of blocks in turn.
+    """Time calls and bare steps of the same placed function on the same variables, in `blocks` pairs of blocks in turn.
 
     each: steps of a block.
     """
@@ -24,7 +24,7 @@ def overhead_facts(model: str, workers: int, budget: int = 6, blocks: int = 12, 
 
 
 def in_blocks(training: Training, blocks: int, each: int) -> Facts:
-    """A training whose search is over: `blocks` pairs of blocks of `each` steps, one of calls and one of bare steps."""
+    """Time `blocks` pairs of blocks of `each` steps, calls and bare steps, of a training whose search is over."""
     calls: list[list[float]] = []
     bare: list[list[float]] = []
     for block in range(blocks):
@@ -36,10 +36,10 @@ def in_blocks(training: Training, blocks: int, each: int) -> Facts:
 
 
 def compared(calls: list[list[float]], bare: list[list[float]]) -> Facts:
-    """Seconds of blocks, a block of calls for a block of bare steps.
+    """The overhead from the seconds of blocks of calls, each paired with a block of bare steps.
 
-    overhead: the median over pairs of blocks of the ratio of their medians, less 1; overhead_error: its standard error,
-    from the interquartile range. overhead_total: by all seconds, snapshots and stragglers included.
+    overhead: the median over pairs of blocks of the ratio of their medians, minus 1. overhead_error: its standard
+    error, from the interquartile range. overhead_total: by all seconds, including snapshots and stragglers.
     """
     ratios = [median(c) / median(b) - 1 for c, b in zip(calls, bare, strict=True)]
     low, high = np.percentile(ratios, [25, 75])

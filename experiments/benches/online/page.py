@@ -25,7 +25,7 @@ ORACLE = ["time of the whole run, by the oracle's", "1.05"]
 
 
 def headline(facts: Facts) -> str:
-    """The worst overhead, the worst run, and what came of loads, in quiet, and of kills."""
+    """The worst overhead, the worst run, recoveries from loads, false moves, and kills survived."""
     overheads = [row["overhead"] or {} for row in facts["by_model"].values() if row["overhead"] is not None]
     total, medians = (_worst([row.get(key) for row in overheads]) for key in ("overhead_total", "overhead"))
     run, moves, loads = facts["vs_oracle"], facts["false_alarms"], facts["loads"]
@@ -50,7 +50,7 @@ def _worst(figures: list[float | None]) -> float | None:
 
 
 def page_lines(facts: Facts) -> list[str]:
-    """One table of what was promised, and how each figure came about."""
+    """One table of what was promised, and how each figure was measured."""
     rows = [*_networks(facts["by_model"]), *recovery_rows(facts), *_steady(facts["steady"]), _kills(facts)]
     return [
         f"`placer.autoplace` on {facts['workers']} one-core worker processes, in real time; each part in a process of "
@@ -100,7 +100,7 @@ def _oracle(name: str, found: Facts) -> Iterator[list[str]]:
         f"{found['oracle_by']}), the last calls {ms(found['last_s'])}; search over after {found['steady_at']} calls"
     )
     single = f"its step {ms(found['single_s'])}"
-    if "untouched_before_s" in found:  # an older record has it of calls beside which the workers started
+    if "untouched_before_s" in found:  # older records timed calls during which the workers started
         single += f"; untouched, all cores, before there were workers {ms(found['untouched_before_s'])}"
     yield [*ORACLE, f"`{name}`", f"{found['vs_oracle']:.3f}", run]
     yield ["time of the whole run, by that on the best single device", "1.00", f"`{name}`",

@@ -18,7 +18,7 @@ WINDOW = 5  # steps of a running median
 
 
 def draw(facts: Facts, path: Path) -> None:
-    """Draw the bench's facts. Raises PlacerError where the file cannot be written."""
+    """Draw the bench's facts. Raises PlacerError if the file cannot be written."""
     save_picture(path, SIZE_IN, lambda figure: fill(figure, facts), dpi=120)
 
 
@@ -45,7 +45,7 @@ def fill(figure: Any, facts: Facts) -> None:
 
 
 def shares_of(landed: Facts) -> Sequence[float]:
-    """The optimum's step over the running median of those taken; how fast the machine was is taken as in the table."""
+    """The optimum's step time, at the machine's speed as the table has it, divided by the running median step time."""
     took, optimum_s = landed["took_s"], landed["optimum_s"] * sqrt(landed.get("pace", 1.0))
     return [optimum_s / median(took[n - WINDOW : n]) for n in range(WINDOW, len(took) + 1)]
 

@@ -42,7 +42,7 @@ class Effort:
     kills: int = 10
 
     def scaled(self, share: float) -> Effort:
-        """A shorter one, for trying the bench out, but long enough for every figure."""
+        """A shorter effort, for trying the bench out, but long enough for every figure."""
         fewer = NETWORKS[: max(1, round(len(NETWORKS) * share))]
         return Effort(
             oracle_models=fewer[:1],
@@ -57,7 +57,7 @@ class Effort:
 
 
 def check_model(model: str) -> None:
-    """Raises BadInputError for what is neither NAME nor NAME@BATCH."""
+    """Raise BadInputError if `model` is neither NAME nor NAME@BATCH of a network of the zoo."""
     name, at, batch = model.partition("@")
     if name not in zoo.names() or (at and not (batch.isdecimal() and int(batch))):
         raise BadInputError(f"--model {model!r} is unknown; write NAME or NAME@BATCH, of {', '.join(zoo.names())}.")
@@ -67,10 +67,10 @@ TAKES = Takes(models=check_model, workers=True, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Every part in a process of its own; with --runs those that were finished before are not run again.
+    """Run every part in its own process. With --runs, parts that were finished before are not run again.
 
     --model: the networks of the oracle and the loads (NAME or NAME@BATCH). --measurements: the budget of the searches;
-    below 16 all parts get shorter by as much.
+    below 16, all parts get shorter in proportion.
     """
     budget = options.measurements or BUDGET
     effort = Effort().scaled(budget / BUDGET) if budget < BUDGET else Effort()
@@ -101,13 +101,13 @@ def bench_facts(options: BenchOptions) -> Facts:
         ],
     }
     return judged(found, effort.runs * effort.kills, options.workers, budget) | {
-        "seeds": list(range(effort.runs)),  # of the trainings with kills; all else has the first
+        "seeds": list(range(effort.runs)),  # of the trainings with kills; all other parts have the first
         "repeats": {"pairs of blocks": effort.overhead_blocks, "trainings with kills": effort.runs},
     }
 
 
 def _part(options: BenchOptions, name: str, of: str, limit_s: float, **settings: Any) -> Facts:
-    """One part in a process of its own. of: distinguishes parts of the same name; empty if there is one."""
+    """Run one part in its own process. of: distinguishes parts of the same name; empty if there is one."""
     file_name = "-".join(filter(None, ("online", name, of)))
     settings |= {"workers": options.workers}
     run = partial(facts_alone, run_part, name, settings, seconds=limit_s)
@@ -117,7 +117,7 @@ def _part(options: BenchOptions, name: str, of: str, limit_s: float, **settings:
 
 
 def run_part(name: str, settings: dict[str, Any]) -> Facts:
-    """What the part finds in this process, which loads TensorFlow for it. settings: the part's arguments."""
+    """Run the part in this process, which loads TensorFlow for it. settings: the part's arguments."""
     if name == "loads" and LOADS[settings["load"]].links:
         own_network.enter()  # before TensorFlow starts threads
 

@@ -11,7 +11,9 @@ from placer.result import summary
 
 
 def steady_facts(model: str, workers: int, budget: int = 6, steps: int = 10_000, limit_s: float = 300.0) -> Facts:
-    """Two stretches, one after the other, in one training: `steps` each, or as many as `limit_s` seconds hold."""
+    """Take two stretches of steps, in quiet and beside the neighbour, in one training: `steps` each, for `limit_s` at
+    most.
+    """
     with Training(model, f"workers:{workers}", budget) as training:
         training.until_steady()
         plain = _stretch(training, steps, limit_s)

@@ -35,14 +35,14 @@ BATCHES = 8  # different ones, in turn
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A mapping built beside the training: its steps train scratch variables, and no update of the training."""
+    """A mapping built beside the training. Its steps train scratch variables, not those of the training."""
 
     name: str
     built: MappedStep
     inputs: Sequence[Any]
 
     def step(self, clock: Callable[[], float] = time.perf_counter) -> float:
-        """Seconds of one bare step, outputs fetched."""
+        """Take one bare step and fetch its outputs. Returns the seconds."""
         begin = clock()
         values(self.built.step.run_flat(self.inputs))
         return clock() - begin
@@ -57,7 +57,7 @@ class Moment:
 
 
 def loaded(model: str, seed: int) -> tuple[zoo.TrainingStep, list[Sequence[Any]]]:
-    """A network, which may carry its batch size, and BATCHES different batches."""
+    """The network of this name, which may include a batch size, and BATCHES different batches."""
     name, _, batch = model.partition("@")
     if batch.isdecimal():
         labels = zoo.load(name, seed=seed).example_inputs[-1]
@@ -69,8 +69,8 @@ def loaded(model: str, seed: int) -> tuple[zoo.TrainingStep, list[Sequence[Any]]
 
 
 def untouched_s(model: str, calls: int = 2 + BATCHES, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of a network's step as TensorFlow runs it, the median without the first two calls. To be asked before
-    there is a Training, whose workers start on the same cores.
+    """Seconds of a network's step as TensorFlow runs it: the median without the first two calls. Call it before there
+    is a Training, whose workers start on the same cores.
     """
     work, batches = loaded(model, 0)
     step, took = tf.function(work.step), []
@@ -82,9 +82,9 @@ def untouched_s(model: str, calls: int = 2 + BATCHES, clock: Callable[[], float]
 
 
 class Training:
-    """Trains a network under autoplace. Workers start at the first calls.
+    """A training of a network under autoplace. Workers start at the first calls.
 
-    model: may carry its batch size: towers@2. devices: as for autoplace.
+    model: may include a batch size: towers@2. devices: as for autoplace.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Training:
         self.auto.close()
 
     def step(self) -> float:
-        """Seconds of one call. Its outputs are fetched, as by a training loop that prints its loss."""
+        """Make one call and fetch its outputs, as a training loop does that prints its loss. Returns the seconds."""
         batch = self.batches[len(self.losses) % BATCHES]
         begin = self.clock()
         found = values(tf.nest.flatten(self.auto(*batch)))
@@ -125,7 +125,7 @@ class Training:
         return self.auto.phase == STEADY
 
     def until_steady(self, limit_s: float = STEADY_LIMIT_S, pause_s: float = PAUSE_S) -> list[float]:
-        """Seconds of every call until the search ended. Raises PlacerError if it takes longer than `limit_s`.
+        """Train until the search ends. Returns the seconds of every call. Raises PlacerError after `limit_s`.
 
         pause_s: between calls, so that a small step is not called thousands of times while workers start.
         """
@@ -139,7 +139,7 @@ class Training:
         return took
 
     def moment(self) -> Moment:
-        """The present state of the training."""
+        """The current state of the training."""
         variables = self.live.joined.captured.variables.values()
         return Moment(len(self.losses), [(v, v.numpy()) for v in variables])
 
@@ -164,7 +164,7 @@ class Training:
         return placed
 
     def bare_step(self) -> float:
-        """Seconds of one step of the function that trains, called past autoplace. It trains all the same."""
+        """Take one step of the function that trains, without autoplace. Returns the seconds. It trains, too."""
         placed = self.auto.controller.mode
         if isinstance(placed, Placed):
             return Held("bare", placed, self.inputs).step(self.clock)
@@ -174,7 +174,7 @@ class Training:
         return self.clock() - begin
 
     def steps(self, count: int) -> None:
-        """So many calls."""
+        """Make `count` calls."""
         for _ in range(count):
             self.step()
 
@@ -189,31 +189,31 @@ class Training:
         return None if isinstance(built, Failed) else Held(name, built, self.inputs)
 
     def hold_placed(self) -> Held:
-        """Build the mapping that runs now beside the training."""
+        """Build the incumbent beside the training."""
         return self.hold_again(self.placed)
 
     def hold_again(self, placed: MappedStep) -> Held:
-        """Build beside the training what trains, or trained. Raises PlacerError where that fails."""
+        """Build beside the training a mapping that trains, or trained. Raises PlacerError if that fails."""
         held = self.hold(placed.devices, placed.order, placed.name)
         if held is None:
             raise PlacerError("a mapping that trains cannot be built beside the training.")
         return held
 
     def hold_singles(self) -> list[Held]:
-        """All ops on one device, for each device that can run them."""
+        """Build beside the training all ops on one device, for each device that can run them."""
         ops, topology = len(self.placed.devices), self.live.joined.topology
         found = [self.hold((d,) * ops, (), name) for d, name in enumerate(topology.names)]
         return [held for held in found if held is not None]
 
     def topology(self) -> Topology:
-        """The devices, and their links as they are measured now."""
+        """The devices, and their links, which are measured now."""
         devices = self.live.session.present
         names = devices.topology.names
         links = measure_links(names, [devices.tf_names[name] for name in names], probes=QUICK_PROBES)
         return replace(devices.topology, links=links)
 
     def searched(self, seed: int) -> list[Held]:
-        """A new search under the present load, with the whole budget: the mappings it found, the fastest first."""
+        """Search again under the current load, with the whole budget. Returns the mappings found, fastest first."""
         joined, topology = self.live.joined, self.topology()
         inputs, start = joined.scratch_run.batches[-1], joined.scratch_run.start
         graph = profile(joined.captured, self.live.session.present, inputs, start=start, runs=PROFILED, warm_up=1)
@@ -253,7 +253,7 @@ def fastest(took: dict[Held, list[float]]) -> tuple[Held, float]:
 
 
 def relabelled(inputs: Sequence[Any], labels: Any, seed: int) -> tuple[Any, ...]:
-    """The batch with its last input drawn anew from `labels`. Such batches have one signature but contradict each
+    """The batch with its last input drawn again from `labels`. Such batches have one signature but contradict each
     other: no network can memorise them, so a step that is lost or repeated shows in every later loss.
     """
     *others, own = inputs

@@ -1,4 +1,4 @@
-"""The models on hardware that they have not seen: from ops on one core to the same program on all cores."""
+"""The models on hardware that they have not seen: fitted to ops on one core, they predict ops on all cores."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NETWORKS = ("alexnet", "mobilenet_v3", "towers", "transformer", "two_tower")
 
 
 def elsewhere_facts(rows: Sequence[OperatorRow], there: Sequence[OperatorRow]) -> Facts:
-    """Each network that was measured `there` is predicted from `rows`, which are from another device. Counted are ops
-    inside a step, of at least SMALL_S; nothing is said where there are none.
+    """Predict each network that was measured `there` from `rows`, which are from another device. Ops inside a step that
+    take at least SMALL_S count; networks without such ops are left out, and the facts are empty without networks.
 
-    known: errors where its ops are among the rows. left_out: where rows of it do not count. by_peaks: where ops that
-    are among the rows are taken to be as much faster as the largest matrix product.
+    known: errors if the network's ops are among the rows. left_out: errors without the network's rows. by_peaks: errors
+    if ops among the rows are assumed to be faster by the same factor as the largest matrix product.
     """
     device = hardware_of(there)
     here = hardware_of(rows)
@@ -49,8 +49,8 @@ def _largest_s(hardware: Hardware) -> float:
 
 
 def _errors(times: OperatorTimes, asked: Sequence[OperatorRow], factor: float = 1.0) -> dict[str, float]:
-    """mean, median: of the absolute relative errors. whole: signed, of the sum of all seconds. factor: on what is
-    predicted.
+    """The errors of predicted seconds, which are multiplied by `factor`. mean, median: of the absolute relative errors.
+    whole: the signed error of the sum of all seconds.
     """
     found_s = [factor * found.seconds for found in times.predict([row.operator for row in asked])]
     off = [abs(seconds / row.median_s - 1) for seconds, row in zip(found_s, asked, strict=True)]

@@ -17,7 +17,7 @@ NOTHING_S = 1e-9
 
 
 def evaluated(rows: Sequence[OperatorRow], networks: Sequence[str]) -> Facts:
-    """Fit on what is left after holding out `networks` and every HELD_OUT_SHARE-th signature; the errors on these."""
+    """Hold out `networks` and every HELD_OUT_SHARE-th signature; fit the rest. Returns errors on the rows held out."""
     marks = [row for row in rows if row.network == YARDSTICKS]
     timed = [row for row in rows if row.median_s > NOTHING_S and row.network != YARDSTICKS]
     others = [row for row in timed if row.network not in networks]
@@ -92,9 +92,9 @@ def _mean_by(errors: Sequence[Predicted], key: Callable[[OperatorRow], str]) -> 
 
 
 def disagreement(one: Sequence[OperatorRow], other: Sequence[OperatorRow]) -> Facts:
-    """How far apart two halves of the repeats of the same op are, |a - b| over their mean; ops of SMALL_S or more.
+    """How far apart two halves of an op's repeats are: |a - b| divided by their mean; for ops of SMALL_S or more.
 
-    Half of this is about the error of the median of all repeats, and no model can be expected to do better.
+    Half of this is about the error of the median of all repeats; no model can be expected to err less.
     """
     apart: dict[str, list[float]] = defaultdict(list)
     for a, b in zip(one, other, strict=True):
@@ -107,7 +107,7 @@ def disagreement(one: Sequence[OperatorRow], other: Sequence[OperatorRow]) -> Fa
 
 
 def by_regressor(models: OperatorModels) -> dict[str, dict[str, float]]:
-    """Every regressor alone, and what was chosen: cross-validated on the training rows, families by their rows."""
+    """The cross-validated errors of each regressor alone, and of the chosen ones; families weighted by their rows."""
     scores: dict[str, list[tuple[int, float, float | None]]] = defaultdict(list)
     for model in models.by_family.values():
         if len(model.scores) > 1:
@@ -124,6 +124,6 @@ def by_regressor(models: OperatorModels) -> dict[str, dict[str, float]]:
 
 
 def _weighted(pairs: Sequence[tuple[float, float]]) -> float:
-    """The mean of (weight, value)."""
+    """The weighted mean of (weight, value) pairs."""
     weights, values = zip(*pairs, strict=True)
     return fmean(values, weights)

@@ -30,7 +30,7 @@ MEASURED_ON = 0  # the single device whose step is predicted
 
 @dataclass(frozen=True)
 class Planned:
-    """What a search asks first, before anything is measured. mapping: of the ops. seconds: that asking took."""
+    """The first mapping that a search asks, before anything is measured. mapping: of the ops. seconds: of asking."""
 
     prediction: Prediction
     mapping: Mapping
@@ -38,12 +38,12 @@ class Planned:
 
     @property
     def predicted_s(self) -> float:
-        """What it is predicted to take, op by op."""
+        """The predicted step time of the mapping, op by op."""
         return self.step_s(self.mapping.devices)
 
     @property
     def single_s(self) -> float:
-        """What the whole step is predicted to take on one device."""
+        """The predicted step time with all ops on one device."""
         return self.step_s((MEASURED_ON,) * len(self.mapping.graph))
 
     def step_s(self, devices: Sequence[int]) -> float:
@@ -51,11 +51,11 @@ class Planned:
 
 
 def left_out(model: str, store: Path) -> Facts:
-    """The figures of one network, by the rows of the others. Raises PlacerError where something of it does not run.
+    """The figures of one network, from the rows of the others. Raises PlacerError if one of its mappings does not run.
 
     The machine may have been faster or slower when the rows were measured. `profiled_then_s` is the step by the
-    network's own rows of that time; `levelled_error` is what is left when their ratio to its profile of now is taken
-    out.
+    network's own rows of that time. `levelled_error` is the error that is left when the ratio of the current profile to
+    those rows is taken out.
     """
     with Store(store) as kept:
         rows = kept.operators()
@@ -110,7 +110,7 @@ def _first_asked(job: Job, prediction: Prediction) -> Planned:
 
 
 def _in_turn(job: Job, plans: Sequence[Planned]) -> list[Facts]:
-    """The single device, and what each plan came to, stepped in turn; each plan runs in the order that it predicts."""
+    """Step the single device and the mapping of each plan in turn; each plan runs in the order that it predicts."""
     single = Mapping.single(job.captured.graph, job.topology, MEASURED_ON)
     with ExitStack() as stack:
         steps = []

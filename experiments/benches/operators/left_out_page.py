@@ -32,7 +32,7 @@ def errors_of(facts: Facts) -> list[float]:
 
 
 def left_out_lines(facts: Facts) -> Iterator[str]:
-    """The errors in words, each network as a row; nothing in records from before there were any."""
+    """The errors in words, each network as a row; empty for a record without them."""
     if not facts.get("left_out"):
         return
     rows = list(measured_rows(facts).values())
@@ -49,18 +49,18 @@ def left_out_lines(facts: Facts) -> Iterator[str]:
 
 
 def measured_rows(facts: Facts) -> dict[str, Facts]:
-    """What was measured of each network that was left out, those that failed not among them."""
+    """The rows of the networks that were left out and did not fail."""
     return {name: row for name, row in facts.get("left_out", {}).items() if "failed" not in row}
 
 
 def _only(facts: Facts) -> str:
-    """Why these networks and no others."""
+    """A clause on why only these networks; empty if all were left out."""
     some, every = len(facts["left_out"]), len(facts.get("networks", ()))
     return f" ({some} of the {every}, to save time)" if some < every else ""
 
 
 def _signs(rows: Sequence[Facts]) -> str:
-    """Whether the errors go one way."""
+    """A sentence on whether all errors have the same sign."""
     if not rows:
         return "None could be measured."
     fast = sum(row["error"] < 0 for row in rows)

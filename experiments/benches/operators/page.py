@@ -31,7 +31,7 @@ NAMED = {
 
 
 def headline(facts: Facts) -> str:
-    """The errors that have an aim."""
+    """The errors for which there is an aim."""
     shapes, weighted, networks = (
         f"{percent(facts.get(key))} (wanted: {WANTED[key]:.0%})"
         for key in ("mape", "mape_time_weighted", "mape_unseen_networks")
@@ -90,12 +90,12 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def _swept(facts: Facts) -> str:
-    """Nothing in records from before there were random steps."""
+    """A clause on random steps; empty for a record without them."""
     return f" and {facts['swept']} random steps (`experiments/zoo/sweep.py`)" if facts.get("swept") else ""
 
 
 def _aims(facts: Facts) -> Iterator[str]:
-    """Which aims are reached, and what the networks that were held out came to, one by one."""
+    """Which aims are reached, and the error of each network that was held out."""
     said = [
         f"{name} {wanted:.0%}: {'reached' if facts[key] <= wanted else 'not reached'}, {facts[key]:.1%}"
         for (key, name), wanted in zip(NAMED.items(), WANTED.values(), strict=True)
@@ -109,7 +109,7 @@ def _aims(facts: Facts) -> Iterator[str]:
 
 
 def _elsewhere_lines(facts: Facts) -> Iterator[str]:
-    """Networks timed on other hardware; nothing in records from before there were yardsticks."""
+    """Networks timed on other hardware; empty for a record without them."""
     if not facts.get("elsewhere"):
         return
     found = facts["elsewhere"]

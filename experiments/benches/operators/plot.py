@@ -15,7 +15,7 @@ SHAPES, NETWORKS, BY_TIME = "mape_unseen_shapes", "mape_unseen_networks", "mape_
 
 
 def draw(facts: Facts, path: Path) -> None:
-    """Draw the bench's facts. Raises PlacerError where the file cannot be written."""
+    """Draw the bench's facts. Raises PlacerError if the file cannot be written."""
     save_picture(path, SIZE_IN, lambda figure: fill(figure, facts), dpi=120)
 
 
@@ -44,7 +44,7 @@ def _draw_errors(ax: Any, facts: Facts) -> None:
 
 
 def _draw_steps(ax: Any, rows: dict[str, Facts]) -> None:
-    """Steps on one worker, predicted in two ways, by what they took."""
+    """Steps on one worker, predicted in two ways, against the measured ones."""
     ways = (("predicted_s", "from the times of the other networks", 0), ("profiled_s", "from a profile of its own", 1))
     keys = ("step_s", *(key for key, _, _ in ways))
     diagonal(ax, (1e3 * row[key] for row in rows.values() for key in keys), 0.8, 1.6)

@@ -1,4 +1,4 @@
-"""The operator models on the zoo: profiled once, then judged by what was kept from them."""
+"""The operator models on the zoo: ops are profiled once, then models are judged on ops that they did not see."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ LEFT_OUT_NETWORKS = (
     "transformer",
     "two_tower",
 )  # a few, because each takes minutes
-SWEPT = 60  # random steps, which widen the dataset,
-AT_ONCE = 12  # so many of them in one process, because their graphs take memory
-PROFILE_S = 3600.0  # that one process of profiles may take, which takes minutes
-LEFT_OUT_S = 900.0  # that one of them may take
+SWEPT = 60  # random steps, which widen the dataset
+AT_ONCE = 12  # random steps in one process, because their graphs take memory
+PROFILE_S = 3600.0  # limit for one process of profiles, which takes minutes
+LEFT_OUT_S = 900.0  # limit for one network that is left out
 TAKES = Takes(runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Profile the networks at two batch sizes, hold out, fit once, and compare; some of them on other hardware, too;
-    then leave out one after the other.
+    """Profile the networks at two batch sizes, hold out some rows, fit once, and compare; compare some networks on
+    other hardware, too; then leave out one network after the other.
 
-    With --runs, neither the profile nor a network that was left out is measured twice.
+    With --runs, nothing is measured twice.
     """
     models, passes = options.models or zoo.names(), options.measurements or PASSES
     begin_s = time.perf_counter()
@@ -81,7 +81,9 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def _sweeps(options: BenchOptions, settings: Facts) -> tuple[list[Facts], dict[str, Facts]]:
-    """What `profiled` says of random steps, AT_ONCE in a process, and how many they are; and {which: why} of others."""
+    """Profile random steps, AT_ONCE in a process. Returns the facts of `profiled`, with the number of steps as `steps`;
+    and {which steps: {"failed": line}} for those that failed.
+    """
     found, missing = [], dict[str, Facts]()
     for first in range(0, SWEPT, AT_ONCE):
         steps = [f"{PREFIX}{i}" for i in range(first, min(first + AT_ONCE, SWEPT))]
@@ -95,7 +97,7 @@ def _sweeps(options: BenchOptions, settings: Facts) -> tuple[list[Facts], dict[s
 
 
 def _there(options: BenchOptions, settings: Facts) -> Facts:
-    """What `profiled` says of some of the networks on other hardware; no rows where there is nothing to compare."""
+    """Profile some of the networks on other hardware. Returns no rows if there is nothing to compare."""
     models = [model for model in elsewhere.NETWORKS if model in settings["models"]]
     if not models or len(settings["models"]) == 1:
         return {"rows": []}
@@ -107,10 +109,10 @@ def _there(options: BenchOptions, settings: Facts) -> Facts:
 def profiled(
     models: Sequence[str], shares: Sequence[float | None], scaled: bool, passes: int, spec: str = DEVICES
 ) -> Facts:
-    """The records of all repeats, and how far the earlier and the later half of the repeats are apart.
+    """Profile ops. Returns the records of all repeats, and how far apart the earlier and the later half of them are.
 
-    shares: of the networks' own batch sizes (None: the whole). scaled: time slower ops at other sizes, too. spec: of
-    the devices, the first of which is measured.
+    shares: of the networks' own batch sizes (None: the whole). scaled: whether slower ops are timed at other sizes,
+    too. spec: the devices, of which the first is measured.
     """
     from placer.devices.opening import open_devices
     from placer.profile.operators.yardsticks import yardsticks
@@ -137,7 +139,7 @@ def profiled(
 
 
 def left_out_facts(options: BenchOptions, models: Sequence[str], store: Path, settings: Facts) -> Facts:
-    """Each network is planned in a process of its own from the times of the others; nothing where there are none."""
+    """Plan each network in its own process, from the times of the others; no network is planned if it has no others."""
     by_model: dict[str, Facts] = {}
     for model in models if len(settings["models"]) > 1 else ():
         run = partial(facts_alone, left_out, model, store, seconds=LEFT_OUT_S)
@@ -147,8 +149,8 @@ def left_out_facts(options: BenchOptions, models: Sequence[str], store: Path, se
 
 
 def summary(rows: Sequence[Facts]) -> Facts:
-    """Errors of the predicted steps, and how fast a plan by predicted costs is beside one by a profile; None where
-    there is none.
+    """Errors of the predicted steps, and the speed of plans by predicted costs relative to plans by a profile; None
+    without rows.
     """
     kinds = ("error", "levelled_error", "profiled_error")
     errors, levelled, profiled = ([abs(row[key]) for row in rows] for key in kinds)
@@ -164,7 +166,7 @@ def summary(rows: Sequence[Facts]) -> Facts:
 
 
 def _corrected(rows: Sequence[Facts]) -> float | None:
-    """The mean error where each step is multiplied by what the others took, in the mean, of what was predicted."""
+    """The mean error if each predicted step is multiplied by the mean of measured / predicted of the other networks."""
     if len(rows) < 2:
         return None
     ratios: list[float] = [row["step_s"] / row["predicted_s"] for row in rows]

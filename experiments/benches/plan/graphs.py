@@ -1,7 +1,7 @@
-"""Graphs of training steps as large networks have them, made by rule: cells of short branches, blocks, layers.
+"""Graphs like those of training steps of large networks, made by rule: cells of short branches, blocks, layers.
 
 Costs are like those of a GPU: some ops take a few microseconds whatever they do, others a millisecond. Each op has a
-gradient that takes twice as long and needs what the op needed; each op with weights has an update beside it.
+gradient that takes twice as long and needs what the op needed. Each op with weights has an update on its device.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Network:
     weight_bytes: list[int] = field(default_factory=list)
 
     def add(self, name: str, inputs: Sequence[int], cost_s: float, out_bytes: float, weight_bytes: float = 0) -> int:
-        """One more op; its cost and sizes vary by a third. Returns its number."""
+        """Add an op, whose cost varies by a third around `cost_s`. Returns its number."""
         self.names.append(f"{name}_{len(self.names)}")
         self.cost_s.append(LAUNCH_S + cost_s * self.rng.uniform(0.67, 1.33))
         self.inputs.append(list(inputs))
@@ -169,4 +169,4 @@ def _device(name: str, kind: str, memory_bytes: int | None = None) -> Device:
 
 
 def _joined(*devices: Device) -> Topology:
-    return Topology(devices, (Link("*", "*", LATENCY_S, BYTES_PER_S),), counts_tensors=False)  # as of a file
+    return Topology(devices, (Link("*", "*", LATENCY_S, BYTES_PER_S),), counts_tensors=False)  # as if read from a file

@@ -10,12 +10,12 @@ from experiments.benches.intervals import geomean_in_words
 from experiments.report.text import markdown_table
 
 QUESTION = "Before anything is measured, how good are plans for large graphs beside those of other methods?"
-EQUAL = 0.001  # values that differ by no more are called equal
+EQUAL = 0.001  # values that differ by at most this share are called equal
 HEADS = ("graph", "GPUs (or CPUs)", "objective", "memory")
 
 
 def headline(facts: Facts) -> str:
-    """How plans stand beside the best that others found."""
+    """How plans compare with the best of the other methods."""
     ratios = [ratio for those in _beside(facts).values() for ratio in those]
     better, worse = sum(ratio < 1 - EQUAL for ratio in ratios), sum(ratio > 1 + EQUAL for ratio in ratios)
     return (
@@ -26,7 +26,7 @@ def headline(facts: Facts) -> str:
 
 
 def _beside(facts: Facts) -> dict[str, list[float]]:
-    """What each plan after 10 seconds takes, by the best that others found for the same case; by graph."""
+    """The value of each plan after 10 seconds divided by the best of the other methods for the same case, by graph."""
     found: dict[str, list[float]] = {}
     for row in facts["cases"]:
         if "failed" not in row:
@@ -35,12 +35,12 @@ def _beside(facts: Facts) -> dict[str, list[float]]:
 
 
 def _in_words(facts: Facts) -> str:
-    """The mean over graphs: a graph that stands in several rows counts by the mean of these."""
+    """The mean over graphs. A graph with several rows counts by their mean."""
     return geomean_in_words([geometric_mean(ratios) for ratios in _beside(facts).values()])
 
 
 def _by_peer(facts: Facts) -> str:
-    """Which methods were the best of the others, because one of them is Placer's own, too."""
+    """How often each of the other methods was the best of them; named because one of them is Placer's own, too."""
     best = Counter(row["best_peer_name"] for row in facts["cases"] if "failed" not in row)
     named = ", ".join(f"`{name}` {count} times" for name, count in best.most_common())
     return f"; the best other was {named} (`local` is Placer's own, too)"
@@ -51,7 +51,7 @@ def _worst(ratio: float) -> str:
 
 
 def page_lines(facts: Facts) -> list[str]:
-    """Each case by objective, and the worst beside what others found."""
+    """Each case by objective, and the worst case compared with the other methods."""
     seconds = facts["seconds"]
     return [
         f"Model only: the value of the plan that `hybrid` hands over after {_listed(seconds)} seconds, over a lower "
@@ -77,7 +77,7 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def _budgets(facts: Facts) -> str:
-    """How long the searches that are compared took at the most; empty for a record that does not have it."""
+    """How long the compared searches took at most; empty for a record without these times."""
     took = [row["took_s"] for row in facts["cases"] if "took_s" in row]
     if not took:
         return ""

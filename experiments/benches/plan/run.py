@@ -33,9 +33,9 @@ from search.problem.problem import Problem
 
 SECONDS = (1, 10, 60)
 PEER_SECONDS = 10
-TIGHT = 1.35  # memory of all GPUs together, by what the graph holds, where it is tight
+TIGHT = 1.35  # memory of all GPUs together divided by what the graph holds, if memory is tight
 LIST_SCHEDULERS: dict[str, Callable[[Problem], Schedule]] = {"heft": heft, "peft": peft, "cpop": cpop, "donf": donf}
-FLOPS_PER_S, BYTES_PER_S = 8e12, 5e11  # of the GPU that captured graphs get costs of; LAUNCH_S at the least
+FLOPS_PER_S, BYTES_PER_S = 8e12, 5e11  # of the GPU whose costs captured graphs get, LAUNCH_S added
 LAUNCH_S = 5e-6
 
 MADE: dict[str, Callable[[], OpGraph]] = {
@@ -52,12 +52,12 @@ MADE: dict[str, Callable[[], OpGraph]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A graph on so many equal GPUs."""
+    """A graph on `devices` equal GPUs."""
 
     graph: str  # one of MADE, or a network of the zoo, whose costs are then those of a GPU by FLOPs and bytes
     devices: int
     objective: str = "makespan"
-    tight: bool = False  # memory; with a CPU beside the GPUs, which holds everything
+    tight: bool = False  # whether memory is tight; then a CPU beside the GPUs holds everything
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ CASES = (
 
 
 def _known(name: str) -> None:
-    """Raises BadInputError for a graph that no case has."""
+    """Raise BadInputError for a graph that no case has."""
     known = dict.fromkeys(case.graph for case in CASES)
     if name not in known:
         raise BadInputError(f"--model {name!r}: plan knows {', '.join(known)}.")
@@ -98,10 +98,10 @@ TAKES = Takes(models=_known, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Every case; --model only those of a graph. With --runs, none is planned twice.
+    """Plan every case; with --model, only cases of these graphs. With --runs, no case is planned twice.
 
     Each plan is a run of its own, because what a search has found when it is stopped is not what it would have found
-    on the way to a later stop. Raises PlacerError where no case could be planned.
+    on the way to a later stop. Raises PlacerError if no case could be planned.
     """
     cases = [case for case in CASES if options.models is None or case.graph in options.models]
     rows = []
@@ -125,7 +125,7 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def planned(case: Case) -> Facts:
-    """What `placer plan` finds, and what others do, all over one lower bound."""
+    """What `placer plan` and the other methods find, all divided by the same lower bound."""
     problem = case.problem()
     found = {f"after_{seconds}s": plan(problem, seconds=seconds) for seconds in SECONDS}
     local = plan(problem, "local", seconds=PEER_SECONDS)
@@ -157,7 +157,7 @@ def planned(case: Case) -> Facts:
 
 
 def graph_called(name: str) -> OpGraph:
-    """One that is made by rule, or a network of the zoo."""
+    """The graph of this name: made by rule, or a network of the zoo."""
     return MADE[name]() if name in MADE else _captured(name)
 
 
@@ -168,7 +168,7 @@ def _captured(model: str) -> OpGraph:
 
 
 def gpu_like(model: str) -> OpGraph:
-    """A zoo network's step; an op takes as long as its FLOPs or its bytes do, and LAUNCH_S."""
+    """A zoo network's step. An op takes LAUNCH_S and the time of its FLOPs or of its bytes, whichever is longer."""
     from placer.trace.capture import capture
 
     zoo.find(model)
@@ -186,7 +186,7 @@ def gpu_like(model: str) -> OpGraph:
 
 
 def _machine(graph: OpGraph, devices: int, memory_bytes: float | None) -> Topology:
-    """GPUs, with a CPU beside them where memory is tight; ops that know only CPUs run on as many of these."""
+    """GPUs, with a CPU beside them if memory is tight; or `devices` CPUs, if no op has a cost on GPUs."""
     if not any("gpu" in op.cost_s for op in graph.ops):
         return alike("cpu", devices)
     return gpus(devices, memory_bytes, cpus=0 if memory_bytes is None else 1)

@@ -14,11 +14,11 @@ from experiments.report.text import markdown_table, percent
 
 QUESTION = "How good is what each searcher has found after few measurements?"
 Rows = list[list[Facts]]
-"""What is known of one searcher: of each network, a row for each seed."""
+"""The rows of one searcher: for each network, a row for each seed."""
 
 
 def headline(facts: Facts) -> str:
-    """What `hybrid` lacks after the first marks and at the last."""
+    """How much slower than the best known the default searcher's choice is, at all marks except the first."""
     by_name = _by_searcher(facts)
     ours = by_name.get(facts["searcher"], [])
     if not ours:
@@ -64,7 +64,7 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def _by_searcher(facts: Facts) -> dict[str, Rows]:
-    """The rows of each searcher, ours first."""
+    """The rows of each searcher, the default one first."""
     found: dict[str, Rows] = {}
     for network in facts["by_model"].values():
         for name, rows in rows_by_searcher(network, facts["searcher"]).items():
@@ -73,7 +73,7 @@ def _by_searcher(facts: Facts) -> dict[str, Rows]:
 
 
 def _how(facts: Facts) -> str:
-    """What a searcher's choice is."""
+    """How a searcher's choice is found."""
     if "measured_again_at" not in facts:
         return (
             "A mapping's figure is from the end of the comparison if it got that far, otherwise from its race, scaled "
@@ -109,7 +109,7 @@ def _mean(gaps: Sequence[float]) -> str:
 
 
 def _between_seeds(by_name: dict[str, Rows]) -> list[str]:
-    """How far seeds of one network differ; nothing where each has one."""
+    """How far the seeds of one network differ; empty if each network has one."""
     lines = []
     for name, rows in by_name.items():
         spreads = [[_deviation(seeds, f"gap_at_{count}") for seeds in rows] for count in AT]
@@ -133,7 +133,7 @@ def _deviation(seeds: list[Facts], key: str) -> float | None:
 
 
 def _at_equal_seconds(by_name: dict[str, Rows]) -> list[str]:
-    """The table over seconds; nothing where a record has none."""
+    """The table over seconds; empty for a record without seconds."""
     keys = [f"gap_after_{seconds}_s" for seconds in AFTER_S]
     if not all(key in row for rows in by_name.values() for seeds in rows for row in seeds for key in keys):
         return []

@@ -11,7 +11,7 @@ PICTURE = Path("docs/regret.png")
 
 
 def draw(facts: Facts, path: Path) -> None:
-    """All networks that were measured, with their first seed. Raises PlacerError where the file cannot be written."""
+    """Draw all networks that were measured, with their first seed. Raises PlacerError if the file cannot be written."""
     panels = []
     for network, row in facts["by_model"].items():
         if "regret" in row:

@@ -20,7 +20,7 @@ TAKES = Takes(workers=True, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Gaps to the best known after so many measured mappings."""
+    """The gaps to the best known after AT measured mappings."""
     by_model = {name: _network(runs) for name, runs in comparisons(options).items()}
     known = [row["gap_at_20"] for row in by_model.values() if row.get("gap_at_20") is not None]
     ours = [rows_by_searcher(row, DEFAULT_SEARCHER).get(DEFAULT_SEARCHER, []) for row in by_model.values()]
@@ -36,9 +36,9 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def rows_by_searcher(network: Facts, searcher: str) -> dict[str, list[Facts]]:
-    """What a network's row says of each searcher, `searcher` first, one for each seed; none where it was not searched.
+    """{searcher: its rows, one for each seed} of a network, `searcher` first; empty if the network was not searched.
 
-    searcher: the one whose figures stand in the row itself.
+    searcher: the one whose figures are in the network's row itself.
     """
     if "regret" not in network:
         return {}
@@ -48,13 +48,13 @@ def rows_by_searcher(network: Facts, searcher: str) -> dict[str, list[Facts]]:
 
 
 def over_networks(networks: Iterable[Iterable[Facts]], key: str) -> list[float]:
-    """A figure of each network that has it, the mean over its seeds. networks: the rows of one searcher's seeds."""
+    """The mean over seeds of the figure `key`, for each network that has it. networks: of each, a row for each seed."""
     known = [[row[key] for row in rows if row.get(key) is not None] for rows in networks]
     return [mean(values) for values in known if values]
 
 
 def _network(runs: Mapping[int, Facts]) -> Facts:
-    """One network: all of its first comparison, and the gaps of those with other seeds."""
+    """The facts of one network: all of its first comparison, and the gaps of comparisons with other seeds."""
     failed = next((facts["failed"] for facts in runs.values() if "failed" in facts), None)
     if failed is not None:
         return {"failed": failed}
@@ -64,8 +64,8 @@ def _network(runs: Mapping[int, Facts]) -> Facts:
 
 
 def gaps(facts: Facts) -> Facts:
-    """One comparison: after 5, 10 and 20 measured mappings, or the last one, and when the gap was first below NEAR,
-    where it also was at the end.
+    """The gaps of one comparison after 5, 10 and 20 measured mappings, or after the last one; and when the gap first
+    was within NEAR, if it also was at the end.
     """
     rows = _rows(facts)
     ours = rows.get(facts["default_searcher"])
@@ -102,5 +102,5 @@ def _gaps_of(row: Facts) -> Facts:
 
 
 def is_near(gap: float | None) -> bool:
-    """Whether it is within NEAR of the best known; not where nothing ran."""
+    """Whether the gap to the best known is within NEAR; False if nothing ran."""
     return gap is not None and gap <= NEAR

@@ -12,16 +12,16 @@ from typing import Any, Self
 
 import numpy as np
 
-BATCHES = 8  # in the file, so that what was read once is not asked for again at once
+BATCHES = 8  # in the file, so that no batch is read twice in a row
 LEAST_S = 1e-9
 Array = np.ndarray[Any, Any]
 
 
 class BatchFile:
-    """A file of BATCHES batches, each the given arrays one behind the other, read round and round.
+    """A file of BATCHES batches, each the given arrays one behind the other, read in turn again and again.
 
-    The kernel is asked to forget what was read, so that each batch comes from the disk, as those of a data set do
-    that does not fit into memory. A file system in memory keeps them; then the measured rate says so.
+    The kernel is asked to forget what was read, so that each batch comes from the disk, as in a data set that does not
+    fit into memory. A file system in memory keeps the batches, and the measured rate shows that.
     """
 
     def __init__(self, path: Path, arrays: Sequence[Array]) -> None:
@@ -68,7 +68,7 @@ class BatchFile:
 
 
 def copied(arrays: Sequence[Any], device_names: Sequence[str]) -> list[Any]:
-    """Each array as a tensor on TensorFlow's device of that place, once all have arrived there."""
+    """Copy each array to the TensorFlow device of the same position. Returns the tensors once all have arrived."""
     import tensorflow as tf
 
     tensors = []
@@ -77,12 +77,12 @@ def copied(arrays: Sequence[Any], device_names: Sequence[str]) -> list[Any]:
             tensors.append(tf.identity(array))
     for tensor, name in zip(tensors, device_names, strict=True):
         with tf.device(name):
-            tf.raw_ops.Size(input=tensor).numpy()  # a copy returns before it has arrived; what reads it waits
+            tf.raw_ops.Size(input=tensor).numpy()  # a copy returns before it has arrived; an op that reads it waits
     return tensors
 
 
 def bytes_per_s(work: Callable[[], object], work_bytes: float, repeats: int, clock: Callable[[], float]) -> float:
-    """The rate of `work`, which handles so many bytes each time: the median of `repeats`, after one more."""
+    """The rate of `work`, which handles `work_bytes` each time: the median of `repeats`, after one that is dropped."""
     work()
     seconds = []
     for _ in range(repeats):

@@ -16,14 +16,14 @@ CLASSES = 10
 SIDE, CHANNELS = 20, 3  # of a CNN's images
 INPUTS = 576  # of the others
 DEVICES = (1, 2, 4)  # workers that share the batch
-CHUNKS = (1, 2, 4)  # in which each worker takes its share of the batch, one after another
+CHUNKS = (1, 2, 4)  # into which each worker cuts its share of the batch, to take them one after another
 
 
 @dataclass(frozen=True)
 class Range:
     """Whole numbers from low to high, drawn evenly in their logarithm, each a multiple of `unit`.
 
-    Networks are sized in such units because kernels work in blocks: with 17 to 21 filters a convolution took as long as
+    Networks are sized in units because kernels work in blocks: a convolution with 17 to 21 filters took as long as one
     with 24, which no smooth formula can describe.
     """
 
@@ -45,11 +45,11 @@ SPACES: dict[str, dict[str, Range | Levels]] = {
     "autoencoder": {"batch": Range(256, 2048, 16), "layers": Range(1, 3), "hidden": Range(192, 768, 16),
                     "code": Range(16, 128, 8), **COMMON},
 }  # fmt: skip
-"""What varies in each kind of network; devices and chunks do in all."""
+"""The settings that vary in each kind of network; devices and chunks vary in all kinds."""
 
 
 def check_kind(kind: str) -> None:
-    """Raises BadInputError for a kind of network that there is not."""
+    """Raise BadInputError for an unknown kind of network."""
     if kind not in SPACES:
         raise BadInputError(f"--model {kind!r} is no kind of network; choose of {', '.join(SPACES)}.")
 
@@ -75,19 +75,22 @@ FORMS: dict[str, dict[str, tuple[str, str]]] = {
                  "optimizer*hidden*layers*devices*chunks", "workers_per_core"),
     },
 }  # fmt: skip
-"""The candidates of each kind, intrinsic and extrinsic columns: the plain form, one that joins the columns that
-multiply, and one in which batch and devices may scale each term by powers of their own.
+"""The candidate forms of each kind, as (intrinsic, extrinsic) columns: the plain form, a form that joins the columns
+that multiply, and a form in which batch and devices may scale each term by powers of their own.
 
-More devices than cores help no further, which no power of `devices` alone can say: `workers_per_core` is a factor of
-its own. Chunks repeat what does not depend on the batch, such as adding up gradients, so the free form has them there;
-with powers of them in each term, it had more constants than the smaller half of the runs could tell.
+More devices than cores bring no more speed, which no power of `devices` alone can express, so `workers_per_core` is a
+factor of its own. Chunks repeat work that does not depend on the batch, such as adding up gradients, so the free form
+has chunks in that term only. With powers of chunks in each term, it had more constants than the smaller half of the
+runs could determine.
 """
 
 
 @dataclass(frozen=True)
 class Config:
-    """One network as it is trained. settings: of its kind's space. devices: workers that share the batch, and
-    workers_per_core of them a core. chunks: in which each takes its share, one after another, summing their gradients.
+    """One network as it is trained.
+
+    settings: from the space of its kind. devices: workers that share the batch, `workers_per_core` of them on a core.
+    chunks: into which a worker cuts its share; it takes them one after another and sums their gradients.
     """
 
     kind: str
@@ -98,7 +101,7 @@ class Config:
 
     @property
     def columns(self) -> dict[str, int | str]:
-        """The columns that a model of the step time is given."""
+        """The columns from which a model predicts the step time."""
         sharing = {"devices": self.devices, "workers_per_core": self.workers_per_core, "chunks": self.chunks}
         return {**self.settings, **sharing}
 
@@ -122,15 +125,15 @@ REFERENCE: dict[str, int | str] = {
 
 
 def reference(devices: int) -> Config:
-    """The network that is stepped in turn with every other one on as many devices: the machine's drift cancels."""
+    """The network stepped in turn with every other one on the same number of devices, so that machine drift cancels."""
     return Config("cnn", REFERENCE, devices)
 
 
 def design(kind: str, count: int, cores: int = 2, seed: int = 0) -> list[Config]:
     """`count` networks of a kind, no two alike: a Latin hypercube (McKay et al. 1979) over its space, the devices and
-    the chunks. cores: those that the workers share.
+    the chunks. cores: the number of cores that the workers share.
 
-    Fewer where a hundred draws do not find as many.
+    Returns fewer if a hundred draws do not find `count`.
     """
     from scipy.stats import qmc
 

@@ -1,4 +1,4 @@
-"""Judges scaling formulas against black boxes on the same measured runs: held out, on larger ones, and over seeds."""
+"""Scaling formulas compared with black boxes on the same measured runs: held out, on larger ones, and over seeds."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from surrogate.scaling.runs import Floats, Runs
 Rows = NDArray[np.intp]
 TARGET = "step_s"
 FOLDS = 5
-LARGEST = 0.3  # of the runs, by operations, that a fit on the smaller ones must predict
+LARGEST = 0.3  # share of the runs, the largest by operations, that a fit on the others must predict
 SEEDS = 8
-GENERIC = "generic"  # the form that cross-validation on the rows shown chose
+GENERIC = "generic"  # the form that was chosen on the known rows
 BLACKBOXES = ("linear", "forest", "boosting", "gaussian-process", "svr")
 VIEWS = ("seconds", "logs")
-DIRECTION = {"devices": -1}  # in which a column enters a product, if not as a factor
+DIRECTION = {"devices": -1}  # the power of a column in a product, if it is not 1
 QUICK = FitSettings(intrinsic=(-1.0, 2.5), extrinsic=(-1.0, 2.5), samples=0)
 """No time falls faster than in proportion to devices, and no work here grows faster than the square of a column."""
 
@@ -72,9 +72,9 @@ def _judged(
     settings: FitSettings,
     operations: Floats | None = None,
 ) -> tuple[dict[str, Floats], list[str]]:
-    """Seconds predicted by each method for the unseen rows of all splits, in turn; and the forms that were chosen.
+    """The seconds that each method predicts for the unseen rows of all splits, in turn; and the chosen forms.
 
-    A form is chosen on the rows shown by the kind of test that follows: by cross-validation, or, where `operations` are
+    A form is chosen on the known rows by the kind of test that follows: by cross-validation or, if `operations` are
     given, by the error on the largest of these rows when fitted to the others.
     """
     found: dict[str, list[Floats]] = {}
@@ -105,7 +105,7 @@ def _on_the_largest(kind: str, runs: Runs, operations: Floats, settings: FitSett
 
 
 def fitted_forms(kind: str, runs: Runs, settings: FitSettings) -> dict[str, ScalingModel]:
-    """Each candidate form that these runs suffice for, fitted. Raises BadInputError where they suffice for none."""
+    """Fit each candidate form for which these runs are enough. Raises BadInputError if they are enough for no form."""
     found, why = {}, None
     for name in FORMS[kind]:
         try:
@@ -118,7 +118,7 @@ def fitted_forms(kind: str, runs: Runs, settings: FitSettings) -> dict[str, Scal
 
 
 def form_of(kind: str, name: str, runs: Runs) -> Form:
-    """The candidate of this name, of the columns that these runs have: those that never change are left out."""
+    """The candidate form of this name, without columns that these runs lack because they never change."""
     intrinsic, extrinsic = FORMS[kind][name]
     form = Form.parse(intrinsic, extrinsic)
     terms = [tuple(column for column in term if column in runs.columns) for term in form.terms]
@@ -126,8 +126,8 @@ def form_of(kind: str, name: str, runs: Runs) -> Form:
 
 
 def blackboxes(kind: str, runs: Runs, known: Rows, unseen: Rows, seed: int) -> dict[str, Floats]:
-    """Seconds of the unseen rows by each regressor of surrogate/learn/regressors.py: fitted to seconds by the columns,
-    and to logarithms of seconds by logarithms. Predictions are not clipped, however far outside the rows shown.
+    """Seconds of the unseen rows, predicted by each regressor of surrogate/learn/regressors.py: fitted from columns to
+    seconds, and from their logarithms to logarithms of seconds. Predictions far outside the known rows are not clipped.
     """
     from sklearn.preprocessing import StandardScaler
     from threadpoolctl import threadpool_limits
@@ -146,9 +146,9 @@ def blackboxes(kind: str, runs: Runs, known: Rows, unseen: Rows, seed: int) -> d
 
 
 def features(kind: str, runs: Runs, *, logs: bool) -> Floats:
-    """[runs, features]: numbers, or their logarithms, a 0 or 1 per level of a text, and the products of all terms that
-    the generic forms join: of their numbers, and where they have a text, a column per level that is 0 elsewhere.
-    Devices share the work, so there they divide.
+    """[runs, features]: numbers, or their logarithms; a 0 or 1 for each level of a text; and the products of all terms
+    that the generic forms join. A product is of the term's numbers. If the term has a text, there is a column for each
+    level, which is 0 at other levels. In products devices divide, because they share the work.
     """
     numbers = {n: np.log(c) if logs else c for n, c in runs.columns.items() if not isinstance(c, tuple) and n != TARGET}
     levels = {n: _levels(c) for n, c in runs.columns.items() if isinstance(c, tuple)}
@@ -162,7 +162,7 @@ def features(kind: str, runs: Runs, *, logs: bool) -> Floats:
 
 
 def joined_terms(kind: str, runs: Runs) -> list[tuple[str, ...]]:
-    """The terms with several columns, two of them numbers or one and a text, of all forms of this kind."""
+    """The terms of all forms of this kind that have several columns, at least one of them a number."""
     terms = [term for name in FORMS[kind] for term in form_of(kind, name, runs).terms]
     numbers = {name for name in runs.columns if not runs.is_text(name)}
     return [term for term in dict.fromkeys(terms) if len(term) > 1 and numbers & set(term)]
@@ -175,10 +175,11 @@ def _levels(column: Sequence[str]) -> list[Floats]:
 
 def stability(runs: Runs, form: Form, split: tuple[Rows, Rows], settings: FitSettings) -> list[Facts]:
     """How far apart SEEDS fits on the smaller runs are, with and without the penalty: by the plain search of all
-    constants, by the projected search, and by the latter on rows drawn with replacement.
+    constants, by the projected search, and by the projected search on rows drawn with replacement.
 
-    exponents: standard deviation over seeds, the mean over exponents. predictions: likewise, relative, the median over
-    the larger runs. mape, mape_spread: of these, mean and standard deviation over seeds.
+    exponents: standard deviation over seeds, the mean over exponents. predictions: relative standard deviation over
+    seeds, the median over the larger runs. mape, mape_spread: of the error on the larger runs, mean and standard
+    deviation over seeds.
     """
     shown = runs.take(split[0])
     weight = fit(shown, form, TARGET, settings).weight
@@ -196,7 +197,7 @@ def stability(runs: Runs, form: Form, split: tuple[Rows, Rows], settings: FitSet
 def _seeded(
     runs: Runs, form: Form, settings: FitSettings, weight: float, resampled: bool
 ) -> tuple[ConstantsFit, Floats, float]:
-    """The problem, its constants, and the typical seconds."""
+    """Fit with the seed of `settings`. Returns the problem, its constants, and the typical seconds of the runs."""
     if resampled:
         runs = runs.take(np.random.default_rng(settings.seed).integers(len(runs), size=len(runs)))
     coding, seconds = checked(runs, form, TARGET, settings)
@@ -225,7 +226,7 @@ def _errors(predicted: Mapping[str, Floats], seconds: Floats) -> dict[str, list[
 
 
 def pooled(by_kind: Mapping[str, Facts], part: str) -> dict[str, float]:
-    """The mean error of each method over the runs of all kinds, the smallest first; methods judged on all kinds."""
+    """The mean error over the runs of all kinds, of each method judged on all kinds, the smallest error first."""
     names = set.intersection(*(set(facts[part]) for facts in by_kind.values()))
     means = {name: float(np.mean([e for facts in by_kind.values() for e in facts[part][name]])) for name in names}
     return dict(sorted(means.items(), key=lambda item: item[1]))

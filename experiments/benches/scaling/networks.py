@@ -22,9 +22,9 @@ REPLICA = re.compile(r"(?:^|/)replica_(\d+)/")
 
 def training(config: Config, seed: int = 0) -> TrainingStep:
     """A step in which each of `config.devices` replicas takes its share of the batch, in `config.chunks` chunks one
-    after another; all their gradients are averaged, by examples, and applied once.
+    after another. All gradients are averaged over examples and applied once.
 
-    Its inputs are pairs (examples, wanted), of each replica's chunks in turn.
+    Its inputs are pairs (examples, wanted): those of each replica's chunks in turn.
     """
     rng = np.random.default_rng(seed)
     keras.utils.set_random_seed(seed)
@@ -54,7 +54,7 @@ def training(config: Config, seed: int = 0) -> TrainingStep:
 
 def _accumulated(loss_of: Callable[..., Any], variables: Sequence[Any], weighted: Sequence[Any]) -> tuple[Any, Any]:
     """The weighted losses and their gradients, summed over (weight, examples, wanted). A chunk waits for the gradients
-    of the one before, so that no more than one is in memory at a time.
+    of the chunk before, so that only one chunk is in memory at a time.
     """
     loss, summed = None, None
     for weight, x, wanted in weighted:

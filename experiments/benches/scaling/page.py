@@ -14,7 +14,7 @@ QUESTION = "How well are step times predicted at other sizes of batch, network a
 
 
 def headline(facts: Facts) -> str:
-    """What the formula errs on networks it has not seen and on larger ones, and what the formula of SGD errs."""
+    """The errors of the formula on unseen networks and on larger ones, and the errors of the formula of SGD."""
     return (
         f"step times off by {mean_in_words(_held_out(facts))} held out, {facts['mape_extrapolation']:.1%} on larger "
         f"networks (best black box {facts['best_blackbox_extrapolation']:.1%}); {sgd_headline(facts.get('sgd'))}"
@@ -22,7 +22,7 @@ def headline(facts: Facts) -> str:
 
 
 def page_lines(facts: Facts) -> list[str]:
-    """What was measured, who predicts it how well, over seeds, and the picture."""
+    """What was measured, how well each model predicts it, how stable fits are over seeds, and the picture."""
     kinds = ", ".join(
         f"{row['n_runs']} of `{kind}` ({ms(row['fastest_s'])} to {ms(row['slowest_s'])})"
         for kind, row in facts["by_kind"].items()
@@ -90,7 +90,7 @@ def _larger(facts: Facts) -> list[float]:
 
 
 def _either(counts: Sequence[int] | int) -> str:
-    """1, 2 or 4. A record of before had only the largest of two."""
+    """'1, 2 or 4'. An older record has two counts, of which it names only the larger; the other is 1."""
     *firsts, last = counts if isinstance(counts, Sequence) else (1, counts)
     return f"{', '.join(map(str, firsts))} or {last}"
 
@@ -102,7 +102,7 @@ def _chunked(facts: Facts) -> str:
 
 
 def _crowded(facts: Facts) -> list[str]:
-    """What is said where workers were more than cores."""
+    """A paragraph on workers that share cores; empty if there were enough cores."""
     cores = facts.get("cores", 0)
     many = [count for count in facts["devices"] if count > cores] if cores else []
     if not many:
@@ -132,7 +132,7 @@ def _kind(kind: str, row: Facts) -> list[str]:
 
 
 def _beaten(facts: Facts) -> list[str]:
-    """Where a black box errs less; nothing where none does."""
+    """On which kinds a black box errs less; empty if none does."""
     told = []
     for part, words in (("held_out", "held out"), ("extrapolation", "on larger networks")):
         least = {

@@ -21,14 +21,14 @@ GFLOPS = tuple(factor * 10.0**power for power in range(-3, 6) for factor in (1, 
 
 
 def draw(facts: Facts, path: Path) -> None:
-    """Draw the bench's facts. Raises PlacerError where the file cannot be written."""
+    """Draw the bench's facts. Raises PlacerError if the file cannot be written."""
     size_in = (PANEL_IN[0] * (3 + _has_sgd(facts)), PANEL_IN[1])
     save_picture(path, size_in, lambda figure: fill(figure, facts), dpi=120)
 
 
 def fill(figure: Any, facts: Facts) -> None:
-    """Left to right: steps predicted by the generic model, the errors of all models, the larger networks, and, where
-    they were measured, iterations of synchronous SGD.
+    """Left to right: steps predicted by the generic model, the errors of all models, the larger networks, and, if they
+    were measured, iterations of synchronous SGD.
     """
     widths = [1.0, 1.15, 1.15, *([1.0] if _has_sgd(facts) else [])]
     axes = figure.subplots(1, len(widths), width_ratios=widths)
@@ -82,7 +82,7 @@ def _draw_sgd(ax: Any, rows: list[Facts]) -> None:
 
 
 def _draw_errors(ax: Any, table: list[Facts]) -> None:
-    """Two bars a model; those far beyond the middle one are cut off, because one bad model would dwarf all others."""
+    """Two bars for each model. Bars far beyond the median are cut off, because one bad model would dwarf all others."""
     rows = np.arange(len(table))
     most = 2.2 * sorted(max(row["held_out"], row["extrapolation"]) for row in table)[len(table) // 2]
     for offset, key, colour, label in (
@@ -102,7 +102,7 @@ def _draw_errors(ax: Any, table: list[Facts]) -> None:
 
 
 def _draw_larger(ax: Any, by_kind: dict[str, Facts], rival: str) -> None:
-    """Predicted over measured seconds of larger networks, by the generic model and the best black box."""
+    """Predicted divided by measured seconds of larger networks, by the generic model and the best black box."""
     ax.axhline(1.0, color="#999999", linewidth=0.8, zorder=1)
     for i, row in enumerate(by_kind.values()):
         gflop = np.array(row["beyond"]["operations"]) / 1e9
@@ -118,7 +118,7 @@ def _draw_larger(ax: Any, by_kind: dict[str, Facts], rival: str) -> None:
 
 
 def _set_ticks(ax: Any, along_x: Sequence[float], along_y: Sequence[float]) -> None:
-    """Those of these ticks that are within the axes, written plainly: a logarithmic axis has few by itself, or none."""
+    """Set the given ticks that are within the axes, written plainly: a logarithmic axis has few or none by itself."""
     for set_ticks, ticks, ends in ((ax.set_xticks, along_x, ax.get_xlim()), (ax.set_yticks, along_y, ax.get_ylim())):
         inside = [tick for tick in ticks if ends[0] <= tick <= ends[1]]
         set_ticks(inside, [f"{tick:g}" for tick in inside], fontsize=8)

@@ -30,15 +30,16 @@ CONFIGS = 240  # of all kinds together
 SGD_CONFIGS = 2  # of each kind, whose iterations are predicted by the formula of synchronous SGD
 FEWEST = 36  # of one kind: the plain form has up to 17 constants, and is chosen on half of the runs
 CHUNK = 36  # networks measured in one process
-CHUNK_S = 3600.0  # that they may take, which take minutes
-AGAIN = 12  # measured twice, to know the error of the measurement itself
+CHUNK_S = 3600.0  # limit for one process, which takes minutes
+AGAIN = 12  # networks measured twice, to know the error of the measurement itself
 TAKES = Takes(models=check_kind, measurements=FEWEST, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Measure, some tens of networks in a process of their own; those kept by --runs are not measured again. Judge.
+    """Measure the networks, some tens in each process, and judge the models. Networks kept by --runs are not measured
+    again.
 
-    --model: kinds of networks; --measurements: networks of all kinds together.
+    --model: kinds of networks. --measurements: number of networks of all kinds together.
     """
     begin_s = time.perf_counter()
     kinds = options.models or tuple(SPACES)
@@ -108,10 +109,10 @@ def _measured(options: BenchOptions, configs: Sequence[Config]) -> list[Facts]:
 
 
 def _leveled(configs: Sequence[Config], rows: Sequence[Facts]) -> tuple[list[tuple[Config, float]], float]:
-    """(config, seconds) of those that ran, as if each had run beside a typical reference; and the noise: how far apart
-    two measurements of the same network are.
+    """(config, seconds) of the networks that ran, as if each had run beside a typical reference; and the noise: how far
+    apart two measurements of the same network are.
 
-    Raises PlacerError where none ran.
+    Raises PlacerError if no network ran.
     """
     ran = [(config, row) for config, row in zip(configs, rows, strict=False) if "failed" not in row]
     if not ran:
@@ -127,7 +128,7 @@ def _leveled(configs: Sequence[Config], rows: Sequence[Facts]) -> tuple[list[tup
 
 
 def judged(good: Sequence[tuple[Config, float]]) -> Facts:
-    """What the study says of all kinds, and of all runs together. Two kinds are judged at a time."""
+    """The results of the study for each kind, and for all runs together. Two kinds are judged at a time."""
     kinds = list(dict.fromkeys(config.kind for config, _ in good))
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         parts = []

@@ -1,4 +1,4 @@
-"""Measures the networks of the bench scaling: each in turn with a reference step, some tens in one process.
+"""The measurement of the networks of the bench scaling: each in turn with a reference step, some tens in one process.
 
 TensorFlow is loaded by the process that measures, not by the one that asks for it.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from placer.execute.rewrite import PlacedStep
 
 WARM_UP = 3
-LEAST, MOST = 7, 15  # steps that count: as many as fit into PAIRS_S, within these
+LEAST, MOST = 7, 15  # steps that count: as many as fit into PAIRS_S, but between these bounds
 PAIRS_S = 2.0
 Clock = Callable[[], float]
 TimedStep = Callable[[], float]
@@ -35,11 +35,12 @@ TimedStep = Callable[[], float]
 
 
 def measure(records: Sequence[Facts], clock: Clock = time.perf_counter) -> Facts:
-    """{"rows": one per config, in order}: a step's seconds over those of the reference on as many devices, the spread
-    likewise, and the reference's seconds; or {"failed": line}. Beside rows, "failed" says how many did, so that they
-    are tried again. For a process of its own.
+    """Return {"rows": one per config, in order}. If rows failed, "failed" beside them says how many, so that they are
+    tried again. Call it in a process of its own.
 
-    records: configs as plain data. Seconds are the lower quartile, because what else runs on these cores only adds.
+    A row has a step's seconds divided by those of the reference on the same number of devices, the spread likewise, and
+    the reference's seconds; or {"failed": line}. records: configs as plain data. Seconds are the lower quartile,
+    because other programs on these cores only add time.
     """
     rows = []
     with open_one_core_workers(max(DEVICES)) as devices, references(devices, clock) as beside:
@@ -57,7 +58,7 @@ def references(devices: Devices, clock: Clock) -> Iterator[dict[int, TimedStep]]
 
 
 def measured(config: Config, devices: Devices, beside: TimedStep, clock: Clock) -> Facts:
-    """One config, stepped in turn with the reference; a failure is a value."""
+    """Step one config in turn with the reference. Returns {"failed": line} if that fails."""
     from tensorflow.errors import OpError
 
     begin_s = clock()
@@ -77,7 +78,7 @@ def measured(config: Config, devices: Devices, beside: TimedStep, clock: Clock) 
 
 
 def timed_pairs(beside: TimedStep, step: TimedStep, clock: Clock) -> list[tuple[float, float]]:
-    """Seconds of the reference's steps and of the other's, in turn, after some that do not count."""
+    """(seconds of `beside`, of `step`) for steps in turn, after WARM_UP of each that do not count."""
     for _ in range(WARM_UP):
         beside()
         step()
@@ -108,7 +109,7 @@ class ReadyStep:
 
 @contextmanager
 def ready(config: Config, devices: Devices, clock: Clock) -> Iterator[ReadyStep]:
-    """The config's step, captured and placed. Raises PlacerError where it does not train."""
+    """The config's step, captured and placed. Raises PlacerError if it does not train."""
     from experiments.benches.scaling.networks import placement, training
     from placer.execute.rewrite import PlacedStep, Template
     from placer.trace.capture import capture

@@ -1,9 +1,9 @@
-"""Measures the formula of synchronous SGD (surrogate/scaling/sync_sgd.py) against the clock.
+"""The formula of synchronous SGD (surrogate/scaling/sync_sgd.py) compared with the clock.
 
-Each network's step on one device is profiled and the links are measured; the formula says what an iteration takes on
-more devices that share the batch, and real steps are timed. Three manners of getting a batch: it is in the coordinating
-process's memory; it is read from a file before the step; it is read during the step before. Batches are copied to the
-devices with the step that takes them.
+Each network's step on one device is profiled and the links are measured. The formula says what an iteration takes on
+more devices that share the batch, and real steps are timed. There are three manners of input: the batch is in the
+coordinating process's memory; it is read from a file before the step; it is read during the step before. Batches are
+copied to the devices with the step that takes them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MEMORY, READ, PREFETCH = "memory", "read first", "prefetch"
 INPUTS = (MEMORY, READ, PREFETCH)
-FORM = "server"  # the first device holds all variables, takes the others' gradients in and hands the variables out
+FORM = "server"  # the first device holds all variables, receives the others' gradients and sends out the variables
 HOST_BUSY = 1.0  # all workers are CPUs, whose cores do the copying
 SLOTS = {"sgd": 0, "momentum": 1, "adam": 2}
 REPEATS = 9  # of reading and of copying a batch, and of the reference before and after a profile
@@ -55,8 +55,10 @@ def sgd_configs(kinds: Sequence[str], per_kind: int) -> list[Config]:
 
 
 def measure_sgd(records: Sequence[Facts], clock: Clock = time.perf_counter) -> Facts:
-    """{"rows": of all networks, devices and manners of input, "lost": lines, "cores": of this process}, and "failed"
-    where a network was lost, so that it is tried again. For a process of its own. records: configs as plain data.
+    """Return {"rows": of all networks, devices and manners of input, "lost": lines, "cores": of this process}, and
+    "failed" if a network was lost, so that all are tried again. Call it in a process of its own.
+
+    records: configs as plain data.
     """
     from tensorflow.errors import OpError
 
@@ -79,7 +81,7 @@ def measure_sgd(records: Sequence[Facts], clock: Clock = time.perf_counter) -> F
 
 
 def with_server_links(devices: Devices) -> Topology:
-    """The topology with the measured links between the first device and every other one: a server's sums take these."""
+    """The topology with measured links between the first device and every other one, over which a server's sums go."""
     from placer.devices.links.link_probes import measure_links
 
     names = devices.topology.names
@@ -94,7 +96,7 @@ def with_server_links(devices: Devices) -> Topology:
 @dataclass(frozen=True)
 class Profiled:
     """A network's step on one device: costs of its ops on each core's first worker, and the rates at which its batch is
-    read and copied. reference_s: of the reference step, beside the profile, a median as the costs are.
+    read and copied. reference_s: of the reference step beside the profile, a median like the costs.
     """
 
     config: Config
@@ -107,7 +109,7 @@ class Profiled:
     def predicted_s(self, topology: Topology, count: int, cores: Sequence[int], manner: str) -> float:
         """Seconds of an iteration on the first `count` devices.
 
-        Workers that share a core take turns on it, so each op there takes so many times as long as it does alone.
+        Workers that share a core take turns on it, so an op takes as many times as long as workers share its core.
         """
         settings = SgdSettings(
             FORM,
@@ -123,7 +125,10 @@ class Profiled:
 
 
 def on_shared_cores(graph: OpGraph, topology: Topology, count: int, cores: Sequence[int]) -> OpGraph:
-    """The graph with costs on the first `count` workers when all of them compute. It has those of each core's first."""
+    """The graph with costs on the first `count` workers when all of them compute.
+
+    graph: with costs on each core's first worker.
+    """
     first = [topology.names[i % len(cores)] for i in range(count)]
     crowd = workers_per_core(count, cores)
     names = topology.names[:count]
@@ -135,10 +140,10 @@ def on_shared_cores(graph: OpGraph, topology: Topology, count: int, cores: Seque
 
 
 def compared(config: Config, devices: Devices, beside: TimedStep, path: Path, clock: Clock) -> Iterator[Facts]:
-    """A row for each number of devices and manner of input: seconds measured and predicted. path: of a scratch file.
+    """Yield the measured and predicted seconds of each number of devices and manner of input. path: of a scratch file.
 
-    Measured seconds are those over the reference's, times the reference's beside the profile: the machine's drift from
-    then to now cancels. Raises PlacerError and tf.errors.OpError where a step cannot run.
+    Measured seconds are divided by the reference's and multiplied by the reference's beside the profile, so that the
+    machine's drift in between cancels. Raises PlacerError and tf.errors.OpError if a step cannot run.
     """
     profiled = profiled_alone(config, devices, beside, path, clock)
     cores = own_cores()
@@ -164,7 +169,7 @@ def compared(config: Config, devices: Devices, beside: TimedStep, path: Path, cl
 
 
 def profiled_alone(config: Config, devices: Devices, beside: TimedStep, path: Path, clock: Clock) -> Profiled:
-    """Profile the step on the first worker of each core, and reading and copying its batch."""
+    """Profile the step on the first worker of each core, and time reading and copying its batch."""
     from placer.profile.profiler import profile
 
     topology = devices.topology
@@ -180,7 +185,7 @@ def profiled_alone(config: Config, devices: Devices, beside: TimedStep, path: Pa
 
 
 def timed_steps(config: Config, devices: Devices, path: Path, clock: Clock) -> Iterator[tuple[str, TimedStep]]:
-    """Each manner of input, and a step that times a whole iteration with it."""
+    """Yield each manner of input, and a step that times a whole iteration with it."""
     with (
         ready(config, devices, clock) as step,
         BatchFile(path, _arrays(step)) as file,
@@ -199,7 +204,7 @@ def _read_first(step: ReadyStep, file: BatchFile, names: Sequence[str], clock: C
 
 
 class _Prefetched:
-    """Takes a step while the next batch is made ready; lasts as long as the longer of the two."""
+    """A timed step during which the next batch is loaded; it takes as long as the longer of the two."""
 
     def __init__(self, step: ReadyStep, load: Callable[[], list[Any]], reader: Executor, clock: Clock) -> None:
         self.step, self.load, self.reader, self.clock = step, load, reader, clock
@@ -218,13 +223,13 @@ def _arrays(step: ReadyStep) -> list[Any]:
 
 
 def judged_sgd(found: Facts) -> Facts:
-    """Errors of the iterations predicted on several workers: where each has a core of its own, and where they share
-    cores; and on one, where nothing is exchanged.
+    """Errors of the predicted iterations: on several workers with a core each, on workers that share cores, and on one
+    worker, where nothing is exchanged.
     """
     rows = [{**row, "error": row["predicted_s"] / row["measured_s"] - 1} for row in found["rows"]]
     apart = [row for row in rows if row["workers_per_core"] == 1 and row["devices"] > 1]
     return {
-        **{key: fact for key, fact in found.items() if key != "failed"},  # lost networks are named beside the rest
+        **{key: fact for key, fact in found.items() if key != "failed"},  # `lost` names the lost networks
         "prefetched_to": "host",
         "rows": rows,
         "sgd_mape": _mape(apart),

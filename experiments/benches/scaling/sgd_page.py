@@ -1,4 +1,4 @@
-"""What BENCHMARKS.md says of the formula of synchronous SGD against the clock."""
+"""The part of BENCHMARKS.md on the formula of synchronous SGD against the clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECKED = (
 
 
 def sgd_headline(sgd: Facts | None) -> str:
-    """The error of the iterations, and of the speed-ups, which is what the formula is asked for."""
+    """The error of the iterations, and of the speed-ups, which users of the formula want to know."""
     if sgd is None or "failed" in sgd:
         return "`scale sgd` not measured"
     several = [row for row in sgd["by_devices"] if row["devices"] > 1]
@@ -33,7 +33,7 @@ def _listed(rows: Sequence[Facts]) -> str:
 
 
 def sgd_lines(sgd: Facts | None) -> list[str]:
-    """The errors by devices, and every iteration. Nothing in a record of before."""
+    """The errors by devices, and every iteration; empty for a record without them."""
     if sgd is None:
         return []
     if "failed" in sgd:
@@ -78,7 +78,7 @@ def _speed_ups(sgd: Facts) -> str:
 
 
 def _over_networks(sgd: Facts) -> str:
-    """The mean over networks of the mean over each one's iterations, where each worker has a core."""
+    """The mean over networks of the mean error of a network's iterations on workers with a core each."""
     fewest = 2 if "sgd_mape_alone" in sgd else 1
     by_network: dict[tuple[str, str], list[float]] = {}
     for row in sgd["rows"]:
@@ -88,7 +88,7 @@ def _over_networks(sgd: Facts) -> str:
 
 
 def _counted(sgd: Facts) -> str:
-    """Of which iterations; in older records, those on one worker count, too."""
+    """Which iterations count; in older records, those on one worker count, too."""
     several = "on several workers, " if "sgd_mape_alone" in sgd else ""
     return f"{several}where each worker has a core of its own"
 
@@ -98,7 +98,7 @@ def _alone(sgd: Facts) -> str:
 
 
 def _ahead(sgd: Facts) -> str:
-    """What was done ahead; records of before 2026-11-23 do not say that batches stayed in the coordinating process."""
+    """What was done ahead; only records since 2026-11-23 say that batches stayed in the coordinating process."""
     return "read" if sgd.get("prefetched_to") == "host" else "read and copied to the workers"
 
 

@@ -16,18 +16,18 @@ def own_cores() -> tuple[int, ...]:
 
 
 def dealt(count: int, cores: Sequence[int]) -> tuple[int, ...]:
-    """The core of each of `count` workers, in turn; where workers are more than cores, they share."""
+    """The core of each of `count` workers, dealt in turn; workers share cores if there are more workers than cores."""
     return tuple(cores[i % len(cores)] for i in range(count))
 
 
 def workers_per_core(count: int, cores: Sequence[int]) -> tuple[int, ...]:
-    """How many of `count` workers are on the core of each: [workers]."""
+    """[workers]: for each of `count` workers, how many workers are on its core."""
     found = dealt(count, cores)
     return tuple(found.count(core) for core in found)
 
 
 def open_one_core_workers(count: int) -> Devices:
-    """`count` workers on a core each, to be closed by the caller; their links are not measured."""
+    """Open `count` workers on a core each, which the caller must close. Their links are not measured."""
     from placer.devices.opening import open_devices
     from placer.devices.workers.workers import start_workers
 

@@ -1,4 +1,4 @@
-"""How near a search comes to the optimum, where the space is small enough to enumerate."""
+"""How near a search comes to the optimum, in spaces that are small enough to enumerate."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from search.problem.problem import Placement, Problem
 
 SMALL = 2048  # spaces of up to this many placements are measured whole
 LARGEST = 1 << 18  # spaces of up to this many are predicted whole
-BEST, DRAWN = 24, 8  # measured of those: the best predicted, and others drawn at random
+BEST, DRAWN = 24, 8  # placements measured of a space that is predicted: the best, and others drawn at random
 REPEATS = 6
 LIMIT_S = 3600.0  # for one space, which takes minutes
-FINALISTS = 12  # of those that the search did not measure; at the end they are stepped beside its own
+FINALISTS = 12  # mappings that the search did not measure; at the end they are stepped beside the search's own
 FINAL_REPEATS = 20
 
-# Networks, @ examples a step, and the number of groups to coarsen each to: of 64, 1,024 and 262,144 placements with
-# two devices. Steps of the second are short, so that the clock can try them all.
+# Networks, @ examples a step, and the number of groups to coarsen each to. With two devices they have 64, 1,024 and
+# 262,144 placements. Steps of the second are short, so that all of its placements can be timed.
 SPACES = {"mnist_softmax": 24, "towers@2": 22, "alexnet": 60}
 
 
 def enumerated(options: BenchOptions) -> dict[str, Facts]:
-    """{network: its gap and how it was found}, of SPACES whose network is asked for; each in a process of its own."""
+    """{network: its gap and how it was found} for the SPACES whose network is asked for, each in its own process."""
     found = {}
     asked = [name for name in SPACES if options.models is None or name.partition("@")[0] in options.models]
     for model in asked:
@@ -57,7 +57,7 @@ def enumerated(options: BenchOptions) -> dict[str, Facts]:
 
 def enumerate_space(model: str, groups: int, workers: int, measurements: int, seed: int = 0) -> Facts:
     """Search as the main job does, then measure the rest of the space, or the part that is predicted best, and compare
-    the fastest of it with what the search would deliver. model: a network, @ examples a step.
+    the fastest mapping with the one that the search would deliver. model: a network, @ examples a step.
     """
     name, _, batch = model.partition("@")
     asked = SearchSettings(
@@ -101,7 +101,7 @@ def enumerate_job(job: Job) -> Facts:
 
 
 def placements(problem: Problem) -> Iterator[Placement]:
-    """Every placement that fits, once up to renaming devices of one kind and memory. Raises PlacerError where there
+    """Yield every placement that fits, once up to renaming devices of one kind and memory. Raises PlacerError if there
     are more than LARGEST.
     """
     if problem.space > LARGEST * len(problem.topology):
@@ -112,9 +112,9 @@ def placements(problem: Problem) -> Iterator[Placement]:
 
 
 def canonical(problem: Problem, placement: Placement) -> Placement:
-    """Devices of one kind and memory renamed in the order in which the placement uses them.
+    """The placement with devices of one kind and memory renamed in the order in which the placement uses them.
 
-    Problem.canonical renames only where costs are equal to the last bit, which profiled ones never are.
+    Problem.canonical renames only devices whose costs are equal to the last bit, which profiled costs never are.
     """
     free = _by_kind(problem.topology)
     kind_of = {d: kind for kind, devices in free.items() for d in devices}
@@ -143,7 +143,7 @@ def _sample(ranked: Sequence[Placement], rng: random.Random) -> list[Placement]:
 
 
 def _new(job: Job, chosen: Sequence[Placement], searched: Sequence[Trial]) -> list[Mapping]:
-    """Those that the search did not measure, also not with equal devices renamed."""
+    """The chosen mappings that the search measured neither as they are nor with equal devices renamed."""
     known = {canonical(job.problem, job.problem.placement(row.mapping)) for row in searched}
     return [job.problem.mapping(placement) for placement in chosen if placement not in known]
 
@@ -157,9 +157,9 @@ def _measured(job: Job, mappings: Sequence[Mapping]) -> list[Trial]:
 
 
 def _finalists(searched: Sequence[Trial], extra: Sequence[Trial]) -> list[Trial]:
-    """What a search compares at its end, the best single device and the best others; and the best of the enumerated.
+    """The trials that a search compares at its end (the best single device, the best others), and the best enumerated.
 
-    All by the rule of a search: what was stopped after a step or two may only have been lucky.
+    All are chosen by the rule of a search, because a mapping stopped after a step or two may only have been lucky.
     """
     single = fastest(row for row in searched if row.mapping.is_single)
     others = by_merit(row for row in searched if row is not single)[: SearchSettings.finalists]

@@ -15,7 +15,7 @@ HEADS = ("network", "best single device", "delivered", "ratio", "best peer", "it
 
 
 def headline(facts: Facts) -> str:
-    """Both geometric means, the worst against peers, and the gap to what enumeration found."""
+    """Both geometric means, the worst ratio to a peer, and the gap to the best that enumeration found."""
     ratios = single_ratios(facts["by_model"])
     if not ratios:
         return "no network was compared"
@@ -31,7 +31,7 @@ def headline(facts: Facts) -> str:
 
 
 def page_lines(facts: Facts) -> list[str]:
-    """Against single devices and peers, each searcher's ratios, and the enumerated spaces."""
+    """The comparison with single devices and peers, each searcher's ratios, and the enumerated spaces."""
     return [*_against_peers(facts), "", *_all_searchers(facts), "", *_enumerated(facts)]
 
 
@@ -68,13 +68,13 @@ def _worst(facts: Facts) -> float | None:
 
 
 def _all_against(facts: Facts) -> list[float]:
-    """Against the best peer, of each network that has one."""
+    """The ratio to the best peer, for each network that has one."""
     fine = [row for row in facts["by_model"].values() if "failed" not in row]
     return [ratio for row in fine if (ratio := _against(row))]
 
 
 def _by_seed(facts: Facts) -> list[str]:
-    """What each seed came to; nothing where each network has one."""
+    """The results of each seed; empty if each network has one seed."""
     rows = {name: row["by_seed"] for name, row in facts["by_model"].items() if "by_seed" in row}
     if not rows:
         return []
@@ -114,7 +114,7 @@ def _peer_cells(name: str, row: Facts) -> list[str]:
 
 
 def _against(row: Facts) -> float | None:
-    """Made anew, because older records denied the peers the single device."""
+    """The ratio to the best peer, computed again because older records did not let peers deliver the single device."""
     return vs_peer(row["best_peer_s"], row["best_single_s"], row["step_s"])
 
 
@@ -138,7 +138,7 @@ def _ratio(row: Facts | None) -> str:
 
 
 def _enumerated(facts: Facts) -> list[str]:
-    """What was enumerated by the clock, and what by prediction."""
+    """The spaces that were enumerated by the clock, and those enumerated by prediction."""
     gap = facts["gap_to_enumerated"]
     lines = [f"- `{model}` {_of_space(space)}" for model, space in facts["enumerated"].items()]
     return [
@@ -150,13 +150,13 @@ def _enumerated(facts: Facts) -> list[str]:
 
 
 def _whole(facts: Facts) -> str:
-    """The spaces of which every mapping was measured."""
+    """A phrase on the spaces whose mappings were all measured."""
     sizes = [space["space"] for space in facts["enumerated"].values() if space.get("whole")]
     return f"{len(sizes)} spaces that were measured whole (up to {max(sizes, default=0):,} mappings)"
 
 
 def _finalists(space: Facts) -> str:
-    """In older records, by step time alone."""
+    """Which enumerated mappings were finalists; in older records they were chosen by step time alone."""
     return f"best {space['finalists']}" if "finalists" in space else "fastest three"
 
 

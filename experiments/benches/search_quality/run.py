@@ -1,5 +1,5 @@
-"""How good the mappings are that a search delivers: against single devices, against every other searcher, and against
-all there are where they can be enumerated.
+"""How good the mappings that a search delivers are: against single devices, every other searcher, and small spaces of
+mappings that can be enumerated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TAKES = Takes(workers=True, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Every figure of a network was measured side by side at the end of its comparison."""
+    """Compare searchers and enumerate spaces. A network's figures are from the side-by-side end of its comparison."""
     by_model = {name: _network(runs) for name, runs in comparisons(options).items()}
     spaces = enumerated(options)
     fine = [row for row in by_model.values() if "failed" not in row]
@@ -39,24 +39,24 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def single_ratios(by_model: Mapping[str, Facts]) -> list[float]:
-    """How many times as fast as the best single device each network got: over its seeds, where there are several."""
+    """How many times as fast as the best single device each network is: the geometric mean over its seeds."""
     of_seeds = [row.get("by_seed", {"0": row}).values() for row in by_model.values() if "failed" not in row]
     known = [[row["ratio_to_best_single"] for row in rows if row["ratio_to_best_single"]] for rows in of_seeds]
     return [geometric_mean(ratios) for ratios in known if ratios]
 
 
 def untouched_ratios(by_model: Mapping[str, Facts]) -> list[float]:
-    """How many times as fast as TensorFlow alone on all cores each network got."""
+    """How many times as fast as TensorFlow alone on all cores each network is."""
     return [row["in_process_s"] / row["step_s"] for row in by_model.values() if "failed" not in row]
 
 
 def vs_peer(peer_s: float | None, single_s: float | None, delivered_s: float) -> float | None:
-    """How many times as fast as what the best peer would deliver; None where no peer's mapping ran."""
+    """How many times as fast the delivered mapping is as the best peer's would be; None if no peer's mapping ran."""
     return min(peer_s, single_s or peer_s) / delivered_s if peer_s else None
 
 
 def _network(runs: Mapping[int, Facts]) -> Facts:
-    """One network: all of its first comparison, and the ratios of each seed where there are several."""
+    """The facts of one network: all of its first comparison, and the ratios of each seed if there are several."""
     rows = {seed: judged(facts) for seed, facts in runs.items()}
     failed = next((row for row in rows.values() if "failed" in row), None)
     if failed is not None:
@@ -66,8 +66,8 @@ def _network(runs: Mapping[int, Facts]) -> Facts:
 
 
 def judged(facts: Facts) -> Facts:
-    """One comparison. What is delivered is the default searcher's fastest, or the best single device where that is
-    faster, as at the end of a search; peers are the other searchers, which would deliver that device, too.
+    """The figures of one comparison. The default searcher delivers its fastest mapping, or the best single device if
+    that is faster, as at the end of a search. Peers are the other searchers, which would deliver that device, too.
     """
     if "failed" in facts:
         return {"failed": facts["failed"]}

@@ -23,11 +23,11 @@ ERRORS = {
     "replay_mape": "replay",
     "predicted_costs_mape": "never profiled",
 }
-WORSE = 0.01  # from which a difference of errors is told
+WORSE = 0.01  # differences of errors above this are reported
 
 
 def headline(facts: Facts) -> str:
-    """The error and the order of unseen mappings, and what calibration by single devices alone would give."""
+    """The error and the order of unseen mappings, and the error if only single devices calibrate."""
     tau = facts["kendall_tau"]
     return (
         f"unseen mappings off by {mean_in_words(_of(facts, 'unseen_mape'))} (wanted: 5%), Kendall tau "
@@ -37,7 +37,7 @@ def headline(facts: Facts) -> str:
 
 
 def page_lines(facts: Facts) -> list[str]:
-    """The errors as a table, their means with intervals, and where calibration does harm."""
+    """The errors as a table, their means with intervals, and the networks for which calibration does harm."""
     rows = list(facts["by_model"].items())
     means, middles = ({"n_mappings": facts["n_mappings"], **_over(facts, of)} for of in (mean, median))
     cells = [_cells(name, row) for name, row in [*rows, ("mean", means), ("median", middles)]]
@@ -79,7 +79,7 @@ def _of(facts: Facts, key: str) -> list[float]:
 
 
 def _over(facts: Facts, of: Callable[[list[float]], float]) -> Facts:
-    """Each column's mean or median; None where no network has it."""
+    """Each column's mean or median; None if no network has the column."""
     return {key: of(values) if (values := _of(facts, key)) else None for key in KEYS}
 
 

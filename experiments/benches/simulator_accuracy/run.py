@@ -38,16 +38,16 @@ from surrogate.simulate.simulator import Simulator
 Floats = NDArray[np.float64]
 MAPPINGS = 18  # measured per network
 REPEATS = 8
-CALIBRATED_ON = 8  # of these, as many as a search has measured when it predicts the others
+CALIBRATED_ON = 8  # of these: about as many as a search has measured when it predicts the others
 
 
 @dataclass(frozen=True)
 class MeasuredNetwork:
-    """One network, and measured mappings of it, the single devices first.
+    """One network and its measured mappings, the single devices first.
 
-    profiled: with costs and links as profiled. placements: [mappings, ops] device indices; step_s, spread_s: [mappings]
-    seconds. tried: mappings that were asked for, with those that failed; fewer than wanted where there are no more.
-    operators: what each op computes, in the order of the graph; None where that is not known.
+    profiled: with profiled costs and links. placements: [mappings, ops] device indices; step_s, spread_s: [mappings]
+    seconds. tried: mappings that were asked for, with those that failed; fewer than wanted if there are no more.
+    operators: what each op computes, in the order of the graph; None if that is not known.
     """
 
     model: str
@@ -61,7 +61,7 @@ class MeasuredNetwork:
 
     @property
     def graph(self) -> OpGraph:
-        """The graph with its costs as profiled."""
+        """The graph with its profiled costs."""
         return self.profiled.profiled.graph
 
     @property
@@ -69,8 +69,8 @@ class MeasuredNetwork:
         return self.profiled.profiled.topology
 
     def rows(self) -> list[OperatorRow]:
-        """What its profile says of each operator on the first device, for models of operators; none where they are not
-        known.
+        """The profiled cost of each operator on the first device, as rows for models of operators; empty if the
+        operators are not known.
         """
         if self.operators is None:
             return []
@@ -83,8 +83,8 @@ class MeasuredNetwork:
         ]
 
     def never_profiled(self, others: Sequence[MeasuredNetwork]) -> Predictor | None:
-        """By costs that models of the others' operators predict; of this network nothing was measured, but the links.
-        None where it, or all others, are of no known operators.
+        """The predictor by costs that models of the others' operators predict; for this network, only the links were
+        measured. None if the operators of this network, or those of all others, are not known.
         """
         rows = [row for other in others for row in other.rows()]
         if not rows or self.operators is None:
@@ -96,7 +96,7 @@ class MeasuredNetwork:
         return Predictor(Simulator(graph, self.topology, self.profiled.profiled.schedule), launches(graph))
 
     def calibrated(self, count: int, given: Calibration | None = None) -> Predictor:
-        """Calibrated on the first `count` mappings, starting from `given`."""
+        """The predictor calibrated on the first `count` mappings, starting from `given`."""
         measured = zip(self.step_s[:count], self.spread_s[:count], strict=True)
         errors = [standard_error(Measured(step_s, spread_s, REPEATS)) for step_s, spread_s in measured]
         return replace(self.profiled, given=given).calibrated(self.placements[:count], self.step_s[:count], errors)
@@ -106,7 +106,7 @@ TAKES = Takes(workers=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Each network is measured in a process of its own; predictions are then made from what was kept."""
+    """Measure each network in its own process, then make predictions from what was kept."""
     wanted = options.measurements or MAPPINGS
     measuring = partial(measure, workers=options.workers, mappings=wanted)
     samples: list[MeasuredNetwork]
@@ -120,7 +120,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "wanted": wanted,
         "calibrated_on": CALIBRATED_ON,
         "workers": options.workers,
-        "same_mappings": True,  # all errors are of those after the first ones; in older records of others, too
+        "same_mappings": True,  # all errors are of mappings after the first ones; older records judge others, too
         "seeds": [0],
         "repeats": REPEATS,
         "by_model": by_model,
@@ -129,7 +129,7 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """The mean of those that are known; None without any."""
+    """The mean of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return mean(known) if known else None
 
@@ -165,8 +165,8 @@ def measure(model: str, workers: int, mappings: int, seed: int = 0) -> MeasuredN
 
 
 def _kinds(job: Job, rng: random.Random) -> Iterator[Placement]:
-    """Placements that differ in kind, none twice, until hardly any are new: by rule, searched, cut by depth, shaken,
-    random.
+    """Yield placements of different kinds, none twice, until hardly any are new: by rule, searched, cut by depth, with
+    units moved, random.
     """
     problem = job.problem
     best, heft, expert = (problem.placement(make_searcher(n, problem).ask()) for n in ("local", "heft", "expert"))
@@ -191,8 +191,8 @@ def _cut_by_depth(job: Job, rng: random.Random) -> Placement:
 
 
 def _judged(sample: MeasuredNetwork, others: Sequence[MeasuredNetwork]) -> Facts:
-    """Errors of one network's predictions, by what the calibration was shown. All are of the same mappings: those after
-    the first CALIBRATED_ON, or after the single devices where there are fewer.
+    """Errors of one network's predictions, by what the calibration saw. All are of the same mappings: those after the
+    first CALIBRATED_ON, or if there are fewer the last one, but never a single device.
     """
     n = len(sample.step_s)
     shown = max(min(CALIBRATED_ON, n - 1), sample.singles)
@@ -221,7 +221,7 @@ def _judged(sample: MeasuredNetwork, others: Sequence[MeasuredNetwork]) -> Facts
 
 
 def _from_others(others: Sequence[MeasuredNetwork]) -> Calibration:
-    """What other networks show about links, as a start for a network that was never split."""
+    """What other networks show about links, as a start for a network that was only measured on single devices."""
     fits = [sample.calibrated(len(sample.step_s)).calibration for sample in others]
     contentions = [fit.contention for fit in fits]
     return Calibration(
@@ -233,12 +233,12 @@ def _from_others(others: Sequence[MeasuredNetwork]) -> Calibration:
 
 
 def _mape(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float | None:
-    """None where nothing is to be predicted."""
+    """Mean absolute relative error of the predicted steps; None if there is nothing to predict."""
     real_s = sample.step_s[which]
     return float(np.mean(np.abs(predictor.step_s(sample.placements[which]) / real_s - 1))) if len(real_s) else None
 
 
 def _tau(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float | None:
-    """None where fewer than two are to be predicted."""
+    """Kendall's tau of predicted and measured steps; None if there are fewer than two."""
     real_s = sample.step_s[which]
     return float(kendalltau(predictor.step_s(sample.placements[which]), real_s).statistic) if len(real_s) > 1 else None

@@ -42,7 +42,7 @@ REPEATS = 40  # of the last comparison
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to measure. devices: as placer.devices.opening.open_devices takes it. minutes: that each search may ask."""
+    """What to measure. devices: as for placer.devices.opening.open_devices. minutes: for which each search may ask."""
 
     model: str
     devices: str | None
@@ -55,22 +55,22 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Delivered:
-    """What a search delivered: its jobs (of the whole step, and of the divided one where there is one)."""
+    """What a search delivered, and its jobs: of the whole step, and of the divided step if there is one."""
 
     jobs: Sequence[Job]
     found: Finding
 
     @property
     def job(self) -> Job:
-        """The one that `found` is of."""
+        """The job that delivered `found`."""
         return self.jobs[-1] if self.found.plan is not None else self.jobs[0]
 
 
 def measured(wanted: Wanted) -> Facts:
-    """The figures of one network. Raises PlacerError where no single device can run it.
+    """The figures of one network. Raises PlacerError if no single device can run it.
 
-    Both searches start from one profile on the same devices, each with all of the measurements. What they deliver was
-    chosen before, and is stepped in turn once more, so that no side is judged by the figures it was chosen by.
+    Both searches start from one profile on the same devices, each with all of the measurements. The mappings that they
+    deliver are stepped in turn once more, so that no side is judged by the figures by which it was chosen.
     """
     begin_s = time.perf_counter()
     settings = SearchSettings(
@@ -110,7 +110,7 @@ def measured(wanted: Wanted) -> Facts:
 def _delivered(
     settings: SearchSettings, traced: TracedModel, devices: Devices, profiled: Prediction, stack: ExitStack
 ) -> Delivered:
-    """What a search delivers, as `placer search` does it; its minutes begin now. stack: closes its steps."""
+    """Search as `placer search` does; the search's minutes begin now. stack: closes the search's steps."""
     job = Job(Workbench(settings=settings, devices=devices, begin_s=time.perf_counter()), traced, profiled)
     stack.callback(job.runner.close)
     job.measure_singles()
@@ -120,7 +120,7 @@ def _delivered(
 
 
 def _in_turn(whole: Delivered, auto: Delivered, single: Mapping, repeats: int) -> list[Measured]:
-    """Times of the best single device and of what both searches delivered. Raises PlacerError where one is gone."""
+    """Step the best single device and both delivered mappings in turn. Raises PlacerError if one no longer runs."""
     asked = [(whole.job, single), (whole.job, whole.found.best.mapping), (auto.job, auto.found.best.mapping)]
     with ExitStack() as stack:
         steps: list[PlacedStep] = []
@@ -146,7 +146,7 @@ def _ratios(single: Measured, off: Measured, auto: Measured) -> Facts:
 
 
 def _limits(whole: Delivered, auto: Delivered) -> Facts:
-    """What no mapping is predicted to beat before and after ops are divided, and what crosses between devices."""
+    """The predicted bounds of steps before and after ops are divided, and what crosses between devices."""
     facts: Facts = {"delivers_divided": auto.found.plan is not None, "ended": list(auto.found.ended)}
     tried = auto.jobs[-1]
     for name, found, job, row in (
@@ -168,12 +168,12 @@ def _limits(whole: Delivered, auto: Delivered) -> Facts:
 
 
 def _best_of(job: Job) -> Trial | None:
-    """The best of its races; None where nothing ran."""
+    """The best trial of the job, by its races; None if nothing ran."""
     return job.ranked()[0] if fastest(job.trials) else None
 
 
 def _plan(auto: Delivered) -> Facts:
-    """What was divided in the step that was tried, delivered or not; all None where no plan promised enough."""
+    """What was divided in the step that was tried, delivered or not; all None if no plan promised enough."""
     traced = auto.jobs[-1].traced
     if traced.plan is None:
         return {"policy": None, "ops_divided": None, "variables_divided": None, "ways": None}
@@ -186,7 +186,9 @@ def _plan(auto: Delivered) -> Facts:
 
 
 def _same(job: Job, auto: Delivered, single: Mapping, others: dict[str, Training], steps: int) -> Facts:
-    """Of the divided step that was tried, under the best of its mappings; all None where none was."""
+    """How alike the whole step and the divided step that was tried train, under the best mapping of the divided step.
+    All None if none was tried, or if the step draws random numbers.
+    """
     divided = auto.jobs[-1]
     row = _best_of(divided) if divided.traced.plan is not None else None
     if row is None or job.captured.is_random:

@@ -24,7 +24,7 @@ SAME = ("network", "gradients", "other threads", "rounded", "gradients, last", "
 
 
 def headline(facts: Facts) -> str:
-    """What is gained where ops may be divided, and what `--split auto` costs."""
+    """The gain if ops may be divided, and the cost of `--split auto`."""
     rows = list(_fine(facts).values())
     if not rows:
         return "no network was measured"
@@ -40,17 +40,17 @@ def headline(facts: Facts) -> str:
 
 
 def _to_untouched(rows: Sequence[Facts]) -> list[float]:
-    """How many times as fast as TensorFlow alone what `--split auto` delivered is; of records that timed it."""
+    """How many times as fast as TensorFlow alone the step from `--split auto` is, for records that timed it."""
     return [row["untouched_s"] / row["auto_s"] for row in rows if "untouched_s" in row]
 
 
 def _is_below_single(row: Facts) -> bool:
-    """Whether what was delivered is slower than the best single device, beyond the error of the ratio."""
+    """Whether the delivered step is slower than the best single device, beyond the error of the ratio."""
     return bool(row["ratio_to_best_single"] + CERTAIN * row["ratio_error"] < 1)
 
 
 def _on_one(row: Facts) -> bool:
-    """Whether all that was delivered runs on one device: nothing crosses."""
+    """Whether the delivered step runs on one device, so that nothing crosses."""
     return not (row["crossings_auto"] or row["delivers_divided"])
 
 
@@ -118,7 +118,7 @@ def _sums(facts: Facts) -> list[str]:
 
 
 def _slower(facts: Facts, count: int) -> str:
-    """On how many networks `--split auto` costs, and how much."""
+    """On how many networks `--split auto` is slower, and by how much."""
     names: Sequence[str] = facts["slower"]
     if not names:
         return f"`--split auto` was slower than `off`, by more than two standard errors, on 0 of {count} networks."

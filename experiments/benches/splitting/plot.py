@@ -14,13 +14,13 @@ BEFORE, AFTER, FAR = "#b8cce4", COLOURS[0], 4.0  # bounds beyond FAR are not dra
 
 
 def draw(facts: Facts, path: Path) -> None:
-    """Draw the bench's facts. Raises PlacerError where the file cannot be written."""
+    """Draw the bench's facts. Raises PlacerError if the file cannot be written."""
     rows = _rows(facts)
     save_picture(path, (WIDTH_IN, max(LEAST_IN, ROW_IN * len(rows) + 1.4)), lambda figure: fill(figure, facts), dpi=120)
 
 
 def fill(figure: Any, facts: Facts) -> None:
-    """Two bars a network, before and after, and marks for what the bounds leave room for."""
+    """Two bars for each network, without and with dividing, and marks for the speed that the bounds allow."""
     ax, rows = figure.subplots(), _rows(facts)
     for offset, key, bound, colour, label in (
         (-0.2, "off_to_best_single", "bound_s_off", BEFORE, "whole ops"),

@@ -18,16 +18,16 @@ from experiments.benches.splitting.sameness import ROUNDED, STEPS, THREADS
 from experiments.benches.takes import Takes
 
 MEASUREMENTS = 24  # of each of the two searches, single devices included
-MINUTES = 3.0  # after which no searcher asks any more; only networks that are slow to switch reach it
-FIRST = ("wide_mlp", "vgg16", "resnet50", "mobilenet_v3", "transformer")  # of which each has a figure to reach
-LIMIT_S = 1500.0  # in which one network must be done
-HOW = 2  # version of the measuring; what another version measured is measured again
+MINUTES = 3.0  # after which no searcher asks for more; only networks that are slow to switch reach it
+FIRST = ("wide_mlp", "vgg16", "resnet50", "mobilenet_v3", "transformer")  # each of these has a figure to reach
+LIMIT_S = 1500.0  # within which one network must be done
+HOW = 2  # version of the measuring; results of other versions are measured again
 CERTAIN = 2.0  # standard errors by which divided ops must be slower to count as slower
 TAKES = Takes(workers=True, runs=True, minutes=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Each network in a process of its own. With --runs, none is measured twice.
+    """Measure each network in its own process. With --runs, no network is measured twice.
 
     --minutes: no network is begun after these.
     """
@@ -59,7 +59,7 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def summed_up(by_model: dict[str, Facts]) -> Facts:
-    """The figures of all networks together; None where none was measured."""
+    """The figures of all networks together; None if no network was measured."""
     fine = {name: row for name, row in by_model.items() if "failed" not in row}
     same = [row["sameness"] for row in fine.values() if row["sameness"]]
     gradients = [found["gradient_rel_err"] for found in same if found["gradient_rel_err"] is not None]
@@ -77,13 +77,13 @@ def summed_up(by_model: dict[str, Facts]) -> Facts:
 
 
 def _stray(found: Facts) -> float | None:
-    """How far the divided training strays, by how far the whole one does from itself; None where it does not."""
+    """The drift of the divided training divided by that of the whole one from itself; None if the whole has none."""
     own = max((found[f"drift_{name}"] or 0.0 for name in (THREADS, ROUNDED)), default=0.0)
     return found["drift"] / own if own else None
 
 
 def is_slower(row: Facts) -> bool:
-    """Whether what was delivered with divided ops allowed is slower than without, beyond the error of the ratio."""
+    """Whether the step delivered if ops may be divided is slower than without, beyond the error of the ratio."""
     return bool(row["ratio_on_vs_off"] + CERTAIN * row["on_vs_off_error"] < 1)
 
 

@@ -1,9 +1,9 @@
 """Whether a divided step trains as the whole one does: its gradients at the first step and at the last, and its losses.
 
-Rounding differs wherever sums are made in another order, and a training amplifies it. So how far the divided training
-strays is set beside how far the whole one strays from itself with another number of threads, which may change no sum
-at all, and after a rounding error in each variable at the start. Gradients are compared, and not weights, because
-adaptive optimizers make steps of one size even of gradients that are nothing but rounding.
+Rounding differs if sums are made in another order, and a training amplifies the difference. So the drift of the divided
+training from the whole one is compared with the drift of the whole one from itself: with another number of threads,
+which may change no sum at all, and after a rounding error in each variable at the start. Gradients are compared, not
+weights, because adaptive optimizers make steps of the same size even from gradients that are only rounding errors.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ THREADS, ROUNDED = "threads", "rounded"  # other runs of the whole step, see abo
 SLOT = "_momentum"  # a first moment, which begins at 0: after one step it holds the gradient, times a constant
 
 State = Mapping[str, Any]
-"""Node of variables of the whole step -> their values, or by how much they changed."""
+"""Node of a variable of the whole step -> its value, or by how much it changed."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """Steps from the same start. losses: of each. first, last: what of `gradient_slots` changed after one, and all."""
+    """Steps from the same start. losses: of each. first, last: changes of `gradient_slots` after one step, and all."""
 
     losses: tuple[float, ...]
     first: State
@@ -43,7 +43,7 @@ class Training:
 def untouched_training(
     captured: Captured, inputs: Sequence[Any], steps: int = STEPS, *, rounded: bool = False
 ) -> Training:
-    """The step as TensorFlow runs it in this process, with all its threads; the user's variables stay as they are.
+    """Train with the untouched step in this process, with all its threads. The user's variables do not change.
 
     rounded: whether each float begins with one rounding error.
     """
@@ -59,7 +59,7 @@ def untouched_training(
 
 
 def placed_training(job: Job, mapping: Placing, steps: int = STEPS) -> Training:
-    """The job's step under a mapping of its groups, on variables of its own."""
+    """Train with the job's step under a mapping of its groups, on variables of its own."""
     from placer.execute.rewrite import PlacedStep
 
     fine, slots = job.fine(mapping), gradient_slots(job.captured)
@@ -73,7 +73,7 @@ def placed_training(job: Job, mapping: Placing, steps: int = STEPS) -> Training:
 
 
 def trained(run: Callable[[], Sequence[Any]], state: Callable[[], State], steps: int) -> Training:
-    """`run` so many times. Of large networks little is kept: only what is compared."""
+    """Call `run` `steps` times. Keeps only what is compared, because networks can be large."""
     before, losses, changes = state(), [], []
     for i in range(steps):
         losses.append(_loss(run()))
@@ -83,7 +83,7 @@ def trained(run: Callable[[], Sequence[Any]], state: Callable[[], State], steps:
 
 
 def sameness(whole: Training, divided: Training, others: Mapping[str, Training]) -> Facts:
-    """How far a divided training is from the whole one, and how far `others` of the whole step are, by their names."""
+    """How far a divided training, and `others` of the whole step by their names, are from the whole one."""
     facts: Facts = {"losses": [whole.losses[0], whole.losses[-1], divided.losses[-1]], "steps": len(whole.losses)}
     for ending, training in {"": divided, **{f"_{name}": other for name, other in others.items()}}.items():
         facts |= {
@@ -95,8 +95,8 @@ def sameness(whole: Training, divided: Training, others: Mapping[str, Training])
 
 
 def gradient_slots(captured: Captured) -> list[str]:
-    """The variables that hold the gradients: first moments, or without any all floats, because they move along the
-    gradients themselves.
+    """The variables that hold the gradients: first moments or, if there are none, all floats, because these move along
+    the gradients themselves.
     """
     floats = {name: variable for name, variable in captured.whole.variables.items() if variable.dtype.is_floating}
     moments = [name for name, variable in floats.items() if variable.name.partition(":")[0].endswith(SLOT)]
@@ -104,7 +104,7 @@ def gradient_slots(captured: Captured) -> list[str]:
 
 
 def _apart(one: State, other: State) -> float | None:
-    """Norm of the difference, by the norm of the first; None where that is 0."""
+    """The norm of the difference divided by the norm of `one`; None if the norm of `one` is 0."""
     norm = sqrt(sum(map(_squares, one.values())))
     return sqrt(sum(_squares(other[name] - change) for name, change in one.items())) / norm if norm else None
 

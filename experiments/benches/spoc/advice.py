@@ -1,7 +1,7 @@
-"""Whether the sentences of `placer spoc` (experiments/jobs/spoc_reading.py) are so. Pure, but for what it is told.
+"""Whether the sentences of `placer spoc` (experiments/jobs/spoc_reading.py) are true. Pure, except for `ask`.
 
-Three promises are measured, each on training steps: that a bigger batch helps, that more devices help, and that ops
-which are split over cores help.
+Three promises are measured, each on training steps: that a bigger batch helps, that more devices help, and that
+splitting ops over cores helps.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from experiments.benches.spoc.transfer import reference_s
 from experiments.jobs.spoc_reading import LAUNCH_OPERATIONS, Limit, limit_of
 from surrogate.features.spoc import Spoc
 
-TIMES = 4  # as many examples in the bigger batch
+TIMES = 4  # the bigger batch has this many times the examples
 FEWEST = 3  # networks of each sentence that are tried
-SHARE = 20  # or one of so many that were measured
+SHARE = 20  # or one in this many of the measured networks, if that is more
 HELPS = {"batch": 1.5, "devices": 1.3, "split": 1.3}
-"""Gain from which a thing helps: throughput of 4 times the batch over the throughput of the batch, all cores; of a core
-per op over one core; of all cores over one core.
+"""The gain from which a thing helps. batch: throughput of 4 times the batch divided by that of the batch, on all cores.
+devices: throughput of a core per op divided by that of one core. split: of all cores divided by that of one core.
 """
 CLAIMS: dict[Limit, dict[str, bool]] = {
     Limit.LAUNCH: {"batch": True},
@@ -33,22 +33,22 @@ CLAIMS: dict[Limit, dict[str, bool]] = {
     Limit.WIDE: {"devices": True},
     Limit.WEIGHTS: {"batch": True},
     Limit.MEMORY: {"batch": False},
-    Limit.COMPUTE: {"batch": False, "devices": True, "split": True},  # of training steps, as all that is measured here
+    Limit.COMPUTE: {"batch": False, "devices": True, "split": True},  # of training steps, like all measurements here
 }
-"""What the sentences say; what they do not speak of is measured, too. A sentence that names other helps than a bigger
-batch says by this that a bigger batch does not.
+"""What each sentence claims; gains that it does not mention are measured, too. By naming other remedies, the sentences
+on memory-bound and compute-bound steps claim that a bigger batch does not help.
 """
 Ask = Callable[[Network, DeviceKind], Facts]
-SKIPPED = ("skipped", "detail", "failed")  # what is told of a network that was not measured
+SKIPPED = ("skipped", "detail", "failed")  # the facts that are kept of a network that was not measured
 
 
 def row_limit(row: Facts) -> Limit:
-    """Which sentence a network that was measured gets."""
+    """The sentence that a measured network gets."""
     return limit_of(Spoc(**row["step"]), None if row["forward"] is None else Spoc(**row["forward"]))
 
 
 def sample(rows: Sequence[Facts], among: Sequence[Network]) -> list[tuple[Network, Limit]]:
-    """Of every sentence a few networks, evenly spread over those that are not heavy."""
+    """A few networks for every sentence, evenly spread over the networks that are not heavy."""
     of = {network.name: network for network in among if not network.heavy}
     limits = {row["name"]: row_limit(row) for row in rows if row["name"] in of}
     count = max(FEWEST, len(rows) // SHARE)
@@ -62,7 +62,9 @@ def bigger(network: Network) -> Network:
 
 
 def tried(network: Network, limit: Limit, rows: Mapping[str, Mapping[str, Facts]], ask: Ask) -> Facts:
-    """A network's times at the bigger batch and with a core per op. rows: kind of device -> name -> row."""
+    """Ask for a network's times at the bigger batch and with a core per op. Returns them beside those in `rows`, kind
+    of device -> name -> row.
+    """
     found = {"batch": ask(bigger(network), ALL_CORES), "devices": ask(network, CORE_PER_OP)}
     missing = next((row for row in found.values() if "skipped" in row), None)
     if missing is not None:
@@ -92,7 +94,7 @@ def judged(found: Sequence[Facts]) -> Facts:
 
 
 def _gains(rows: Sequence[Facts]) -> list[Facts]:
-    """Ratios of times by the pace of the reference, whose median on each kind of device stands for a quiet machine."""
+    """Ratios of times, scaled by the reference's pace, whose median on a kind of device stands for a quiet machine."""
     if not rows:
         return []
     usual = {of: reference_s([row[of] for row in rows]) for of in ("all", "one", "devices")}
@@ -116,7 +118,7 @@ def _gains(rows: Sequence[Facts]) -> list[Facts]:
 
 
 def _sentence(gains: Sequence[Facts], limit: Limit) -> Facts:
-    """what -> {says, right, wrong, median}; says is None where the sentence does not speak of it."""
+    """what -> {says, right, wrong, median}; says is None if the sentence does not mention it."""
     found = {}
     for what, least in HELPS.items():
         says = CLAIMS[limit].get(what)
@@ -131,10 +133,10 @@ def _sentence(gains: Sequence[Facts], limit: Limit) -> Facts:
 
 
 def batch_pairs(rows: Sequence[Facts]) -> Facts:
-    """Whether the rule for launch-bound steps foretells where a bigger batch helps.
+    """Whether the rule for launch-bound steps predicts when a bigger batch helps.
 
-    Over all networks that were measured at two batches, neighbours among their sizes, at least twofold; gains are
-    scaled to TIMES by their power.
+    A pair is one network at two neighbouring batch sizes, the larger at least twice the smaller. Gains are scaled to
+    TIMES the batch, as a power.
 
     rows: of all cores. `by_operations`: FLOPs per op at the smaller batch, and the gain.
     """

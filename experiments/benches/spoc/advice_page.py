@@ -1,4 +1,4 @@
-"""The part of the page of the bench `spoc` that tells whether the sentences of `placer spoc` are so."""
+"""The part of the page of the bench `spoc` on whether the sentences of `placer spoc` are true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ WHATS = {"batch": "a bigger batch", "devices": "more devices", "split": "split o
 
 
 def advice_lines(facts: Facts) -> list[str]:
-    """How it was tried, a table by sentence, and the rule for batches over all pairs of measured batches."""
+    """How sentences were tried, a table by sentence, and the rule for batches over all pairs of measured batches."""
     found = facts["advice"]
     counted = f"Right / wrong in all: {totals(found)}."
     return [
@@ -18,7 +18,7 @@ def advice_lines(facts: Facts) -> list[str]:
 
 
 def _bounds(found: Facts) -> list[str]:
-    """How often more devices gained more than the advice says that they can; nothing where a record has no bounds."""
+    """How often more devices gained more than the advice says that they can; empty for a record without bounds."""
     known = [row for row in found["networks"] if row.get("bound")]
     over = [f"`{row['name']}` ({row['devices']:.2f}x, bound {row['bound']:.2f}x)" for row in known
             if row["devices"] > row["bound"]]  # fmt: skip
@@ -29,7 +29,7 @@ def _bounds(found: Facts) -> list[str]:
 
 
 def totals(found: Facts) -> str:
-    """Of each promise, how often a sentence that speaks of it was right and wrong."""
+    """How often the sentences that mention each promise were right and wrong."""
     counts = {
         what: [sum(told[what][key] or 0 for told in found["sentences"].values()) for key in ("right", "wrong")]
         for what in WHATS

@@ -40,16 +40,16 @@ SETS: dict[str, tuple[str, ...]] = {
 """The sets of metrics that a regressor is given. GROUPED shows what it costs to count a grouped convolution by its
 definition, not as XLA computes it.
 """
-NO_TIME_S = 1e-8  # of an op: none is launched faster, so a fit that says so has left it to other metrics
-FEWEST_FAMILIES = 2  # families, or there is none to be left out
+NO_TIME_S = 1e-8  # of an op: no op is launched faster, so a fit below this gives the time to other metrics
+FEWEST_FAMILIES = 2  # with fewer, none can be left out
 
 
 class Additive(Regressor):
-    """t = c + sum_i a_i x_i of the metrics x themselves, c and a_i >= 0: seconds a launch, a FLOP, a byte, ...
+    """t = c + sum_i a_i x_i of the metrics x themselves, c and a_i >= 0: seconds per launch, per FLOP, per byte, ...
 
-    The constants minimise the sum of squared logarithms of predicted over measured times, large ones tempered.
-    c is 0 where ops are among the metrics: networks that take much longer than a call cannot tell what a call takes,
-    and a step without ops takes no time. A free c made tiny networks appear two to four times as slow as they are.
+    The constants minimise the sum of the squares of log(predicted / measured time), large ones dampened. c is 0 if ops
+    are among the metrics, because networks that take much longer than a call cannot show what a call takes, and a step
+    without ops takes no time. A free c made tiny networks appear two to four times as slow as they are.
     """
 
     def __init__(self, metrics: Sequence[str] = ()) -> None:
@@ -78,7 +78,7 @@ class Additive(Regressor):
         return found
 
     def _columns(self, x: Floats) -> Floats:
-        """A constant if there is one, and the metrics over their typical values. x: [networks, metrics] logarithms."""
+        """A constant, if there is one, and the metrics divided by typical values. x: [networks, metrics] logarithms."""
         return np.column_stack([np.ones((len(x), int(self.constant))), np.exp(x) / self.scale])
 
 
@@ -94,7 +94,7 @@ DEFAULT = "additive"
 
 @dataclass(frozen=True)
 class TimedNetworks:
-    """Networks that were measured. metrics: name -> [networks]; seconds: [networks], by one reference's pace."""
+    """Networks that were measured. metrics: name -> [networks]; seconds: [networks], at one pace of the reference."""
 
     names: tuple[str, ...]
     families: tuple[str, ...]
@@ -108,7 +108,7 @@ class TimedNetworks:
 
 
 def timed_of(rows: Sequence[Facts], target: str) -> TimedNetworks:
-    """The rows, {name, family, ...} as measured, for one target. Seconds are scaled to the reference's median pace."""
+    """The measured rows, {name, family, ...}, for one target. Seconds are scaled to the reference's median pace."""
     reference_s = np.array([row["reference_s"] for row in rows])
     seconds = np.array([row[f"{target}_s"] for row in rows]) * np.median(reference_s) / reference_s
     return TimedNetworks(
@@ -120,7 +120,10 @@ def timed_of(rows: Sequence[Facts], target: str) -> TimedNetworks:
 
 
 def left_out(timed: TimedNetworks, metrics: Sequence[str], make: Make) -> Floats:
-    """[networks] seconds, each predicted by a fit that saw no network of its family."""
+    """[networks] seconds, each predicted by a fit that saw no network of its family.
+
+    Raises PlacerError if there is only one family.
+    """
     x, of = timed.x(metrics), np.array(timed.families)
     if len(set(timed.families)) < FEWEST_FAMILIES:
         raise PlacerError("only one family of networks could be measured, so none can be left out; measure more.")
@@ -138,13 +141,13 @@ def errors(predicted_s: Floats, measured_s: Floats) -> Facts:
 
 
 def flops_at_best(errors: Facts) -> tuple[str, Facts]:
-    """The regressor by which FLOPs alone err least, and their errors. errors: regressor -> set of metrics -> errors."""
+    """The regressor that errs least by FLOPs alone, and its errors. errors: regressor -> set of metrics -> errors."""
     kind = min(errors, key=lambda kind: float(errors[kind][FLOPS]["mean"]))
     return kind, errors[kind][FLOPS]
 
 
 def correlation(values: Floats, seconds: Floats) -> Facts:
-    """Pearson's of the logarithms, and Spearman's; 0 for what never changes."""
+    """Pearson's correlation of the logarithms, and Spearman's; 0 for values that never change."""
     from scipy.stats import pearsonr, spearmanr
 
     if np.ptp(values) == 0:
@@ -157,7 +160,7 @@ def analysed(timed: TimedNetworks, kind: str = DEFAULT) -> Facts:
     """Correlations of every metric and of the predictions, errors of every set by every regressor, and by family."""
     by_kind: Facts = {}
     for other, make in KINDS.items():
-        named = tuple(SETS) if other == kind else (FLOPS, SPOC)  # the others are there to be compared with only
+        named = tuple(SETS) if other == kind else (FLOPS, SPOC)  # the others are only for comparison
         by_kind[other] = {name: errors(left_out(timed, SETS[name], make), timed.seconds) for name in named}
     by_set = {name: left_out(timed, SETS[name], KINDS[kind]) for name in (FLOPS, SPOC, GROUPED)}
     found = {name: correlation(timed.metrics[name], timed.seconds) for name in METRICS}
@@ -177,16 +180,16 @@ def analysed(timed: TimedNetworks, kind: str = DEFAULT) -> Facts:
 
 
 def seconds_each(timed: TimedNetworks) -> Facts:
-    """What one more of each metric of SPOC takes, by the additive fit to all networks."""
+    """The seconds for one more of each metric of SPOC, by the additive fit to all networks."""
     fitted = Additive(WHOLE)
     fitted.fit(timed.x(WHOLE), timed.seconds)
     return dict(zip(WHOLE, fitted.per_unit().tolist(), strict=True))
 
 
 def launch_operations(each: Facts) -> float | None:
-    """FLOPs that take as long as an op takes beside its work; None where the fit gives either no time worth the name.
+    """The FLOPs that take as long as an op takes besides its work; None if the fit gives either hardly any time.
 
-    each: of `seconds_each`.
+    each: from `seconds_each`.
     """
     flop_s = each["operations"] + each["dense_multiply_adds"] / 2
     return each["ops"] / flop_s if flop_s > 0 and each["ops"] > NO_TIME_S else None

@@ -1,4 +1,4 @@
-"""Asks the processes that measure, one for each kind of device; what was answered before is kept."""
+"""The questions to the processes that measure, one for each kind of device; answers are kept."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from experiments.benches.spoc.published import judged, native
 from experiments.jobs.profile import Advance
 
 NOT_REACHED = "not reached"
-HOW = 2  # version of the measuring; what another version measured is measured again
+HOW = 2  # version of the measuring; results of other versions are measured again
 
 
 def study(kind: DeviceKind) -> Doer:
-    """Made in the process that measures."""
+    """Make the study, in the process that measures."""
     settle(kind)
     from experiments.benches.spoc.measure import Repeats, SpocStudy
 
@@ -28,14 +28,14 @@ def study(kind: DeviceKind) -> Doer:
 
 @dataclass(frozen=True)
 class Asking:
-    """until_s: time.perf_counter() after which no network is begun."""
+    """The questions of one run of the bench. until_s: time.perf_counter() after which no network is begun."""
 
     options: BenchOptions
     measurers: Mapping[DeviceKind, Measurer]
     until_s: float
 
     def measured(self, network: Network, kind: DeviceKind) -> Facts:
-        """What was measured of a network, or why it was skipped; what was kept is not measured again."""
+        """The measured facts of a network, or why it was skipped. Facts that were kept are not measured again."""
 
         def ask() -> Facts:
             if time.perf_counter() > self.until_s:  # "failed" is tried again
@@ -46,7 +46,7 @@ class Asking:
         return kept(self.options, f"spoc/{kind.slug}/{network.name}", settings, ask)
 
     def counted(self, kind: str, advance: Advance) -> Facts:
-        """Parameters and multiply-adds of a published network, traced only."""
+        """The parameters and multiply-adds of a published network, which is traced but not run."""
         advance(f"counting {kind}")
 
         def ask() -> Facts:
@@ -56,5 +56,7 @@ class Asking:
 
 
 def _tried_again(found: Facts) -> Facts:
-    """The answer; where a busy machine may be why it was skipped, with "failed", so that it is not kept."""
+    """The answer, with "failed" if the network may have been skipped because the machine was busy, so that it is tried
+    again.
+    """
     return found | ({"failed": found["detail"]} if found.get("skipped") in ("time", "died", "failed") else {})

@@ -1,4 +1,4 @@
-"""Builds the networks of the bench `spoc` in Keras: applications, chains, branches and random cells."""
+"""The networks of the bench `spoc`, built in Keras: applications, chains, branches and random cells."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from experiments.zoo import applications, data
 from experiments.zoo.applications import SIDES
 from experiments.zoo.training import TrainingStep, classifier
 
-CLASSES = 10  # of the generated ones
+CLASSES = 10  # of the generated networks
 NODES = 4  # of a cell
 
 
 def build(network: Network) -> TrainingStep:
-    """Its training step by plain SGD on one random batch."""
+    """The network's training step by plain SGD on one random batch."""
     rng = np.random.default_rng(0)
     options = dict(network.options)
     if network.kind in SIDES:
@@ -81,7 +81,7 @@ def _some(rng: random.Random, count: int) -> list[int]:
 
 
 def _cell(x: Any, plan: list[list[tuple[int, str]]], filters: int) -> Any:
-    """Every node adds up what its edges make of earlier nodes; the nodes that no other takes are joined at the end."""
+    """A cell: every node adds up the results of its edges from earlier nodes; nodes that no other uses are joined."""
     nodes, taken = [x], set()
     for edges in plan:
         made = [EDGES[kind](nodes[source], filters) for source, kind in edges]

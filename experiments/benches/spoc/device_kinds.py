@@ -9,7 +9,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class DeviceKind:
-    """cores: of those that this process may use; op_cores: of these for one op. None = all."""
+    """A kind of device. cores: how many of the process's cores it has; op_cores: how many of them one op may use. None
+    = all.
+    """
 
     name: str
     cores: int | None = None
@@ -17,24 +19,24 @@ class DeviceKind:
 
     @property
     def slug(self) -> str:
-        """Usable as a part of the name of a file."""
+        """The name, usable as a part of a file name."""
         return self.name.replace(" ", "-")
 
 
 ALL_CORES = DeviceKind("all cores")
 ONE_CORE = DeviceKind("one core", cores=1)
 DEVICE_KINDS = (ALL_CORES, ONE_CORE)
-"""Those on which every network is measured. The first is the one that the figures of no particular kind are of."""
+"""The kinds on which every network is measured. Figures that name no kind are of the first."""
 CORE_PER_OP = DeviceKind("a core per op", op_cores=1)
-"""All cores, but an op runs on one: what as many one-core devices could do at most, if transfers cost nothing."""
+"""All cores, but each op runs on one: the most that a one-core device per core could do, if transfers cost nothing."""
 
 
 def settle(kind: DeviceKind) -> None:
-    """Keep this process to the cores of `kind`; call it before TensorFlow runs anything, which makes its threads."""
+    """Keep this process to the cores of `kind`. Call it before TensorFlow runs anything and starts its threads."""
     cores = sorted(os.sched_getaffinity(0))[: kind.cores]
     for thread in Path("/proc/self/task").iterdir():  # of libraries that were loaded before, too
         os.sched_setaffinity(int(thread.name), cores)
-    if kind == ALL_CORES:  # as TensorFlow is by itself
+    if kind == ALL_CORES:  # TensorFlow's own settings
         return
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Measures one network of the bench `spoc`: its SPOC, and the times of its training step and inference.
+"""The measurement of one network of the bench `spoc`: its SPOC, and the times of its training step and inference.
 
 Runs in a process of its own (process.py).
 """
@@ -28,8 +28,8 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Repeats:
-    """How often each is called: `warm_up` calls that do not count, then at least `fewest`, until `seconds` have passed
-    or `most` is reached. What goes on for `long_s` is warm after one call, and `fewest_long` calls do.
+    """How often each call is made: `warm_up` times that do not count, then at least `fewest` times, until `seconds`
+    have passed or `most` is reached. Once calls have taken `long_s`, warming up ends, and `fewest_long` are enough.
     """
 
     warm_up: int = 2
@@ -41,7 +41,7 @@ class Repeats:
 
 
 class SpocStudy:
-    """Measures networks, one after the other, each in turn with the same reference."""
+    """The doer that measures networks, one after the other, each in turn with the same reference."""
 
     def __init__(self, repeats: Repeats, clock: Callable[[], float] = time.perf_counter) -> None:
         self.repeats, self.clock = repeats, clock
@@ -134,7 +134,7 @@ def _inference(training: TrainingStep) -> Captured:
 
 
 def _call(captured: Captured, inputs: Sequence[Any]) -> Call:
-    """The untouched step; the call returns when its result is there."""
+    """A call of the untouched step, which returns when the result is there."""
     flat = captured.flat_inputs(inputs)
 
     def call() -> Any:

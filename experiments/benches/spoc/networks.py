@@ -19,7 +19,7 @@ class Network:
     """One network to build and measure. kind: a classifier of keras.applications, or a generator of build.py.
 
     side, batch: of its images; dense chains take vectors as long as they are wide. heavy: slow to build or to run, left
-    out where only a part of the networks is measured.
+    out if only a part of the networks is measured.
     """
 
     family: str
@@ -31,15 +31,15 @@ class Network:
 
     @property
     def name(self) -> str:
-        """Unique, and usable as the name of a file."""
+        """A unique name, usable as a file name."""
         said = [f"{key}{value}" for key, value in self.options]
         return "-".join([self.kind, *said, f"{self.side}px", f"batch{self.batch}"])
 
 
 @dataclass(frozen=True)
 class Base:
-    """A classifier of keras.applications, and in how many sizes it takes part. light: pixels of a batch up to which it
-    is not heavy.
+    """A classifier of keras.applications, measured in `sizes` sizes. light: pixels of a batch up to which it is not
+    heavy.
     """
 
     family: str
@@ -50,7 +50,7 @@ class Base:
 
 
 SIZES = ((64, 4), (128, 4), (96, 16), (160, 2), (64, 16), (96, 1), (128, 8), (224, 1))
-"""Side and batch; each base begins at another one, so that families differ in more than one thing at a time."""
+"""Side and batch. Each base begins at another size, so that families differ in more than one thing at a time."""
 SMALLEST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}
 
 BASES = (
@@ -81,7 +81,7 @@ REFERENCE = Network("reference", "conv_chain", 32, 16, (("filters", 32), ("depth
 
 
 def networks() -> tuple[Network, ...]:
-    """All of them, family by family, each family from its small networks to its large ones."""
+    """All networks, family by family, each family from its small networks to its large ones."""
     return (*_applications(), *_generated())
 
 
@@ -110,7 +110,7 @@ def _generated() -> Iterator[Network]:
 
 
 def check_family(name: str) -> None:
-    """Raises BadInputError for what is neither a family of networks nor EVERY."""
+    """Raise BadInputError if `name` is neither a family of networks nor EVERY."""
     known = families(networks())
     if name not in (EVERY, *known):
         raise BadInputError(f"--model {name}: no family of networks; give {EVERY}, or {', '.join(known)}.")
@@ -122,7 +122,7 @@ def families(among: Sequence[Network]) -> tuple[str, ...]:
 
 
 def stratified(among: Sequence[Network], count: int) -> tuple[Network, ...]:
-    """`count` of the networks that are not heavy: of every family as many, evenly spread over its networks."""
+    """`count` of the networks that are not heavy: equally many of each family, evenly spread over its networks."""
     light = [network for network in among if not network.heavy]
     of = {family: [n for n in light if n.family == family] for family in families(light)}
     rounds = range(max(map(len, of.values()), default=0))
@@ -131,5 +131,5 @@ def stratified(among: Sequence[Network], count: int) -> tuple[Network, ...]:
 
 
 def evenly(among: Sequence[Network], count: int) -> list[Network]:
-    """Evenly spaced ones, the middles of `count` equal parts."""
+    """`count` evenly spaced networks: the middles of `count` equal parts."""
     return [among[(2 * i + 1) * len(among) // (2 * count)] for i in range(count)]

@@ -17,7 +17,7 @@ QUESTION = "How well do a few counts of a network predict its time, and is the a
 
 
 def headline(facts: Facts) -> str:
-    """What SPOC errs on families left out, beside FLOPs alone, and how often the sentences of `placer spoc` are so."""
+    """The errors of SPOC and of FLOPs alone on families left out, and how often `placer spoc`'s sentences are true."""
     _, flops = flops_at_best(facts["targets"]["step"]["errors"])
     told = (
         f"SPOC off by {_in_words(facts, 'step')} on families left out, FLOPs alone by {flops['mean']:.1%} (median "
@@ -71,7 +71,7 @@ def _how(facts: Facts) -> list[str]:
 
 
 def _skipped(facts: Facts) -> list[str]:
-    """What is not among the networks: those that were skipped, and those that are heavy."""
+    """The networks that are missing: those that were skipped, and heavy ones."""
     return ["", f"{_told(facts)}{_heavy(facts)}"]
 
 
@@ -86,7 +86,7 @@ def _told(facts: Facts) -> str:
 
 
 def _heavy(facts: Facts) -> str:
-    """How many heavy networks the sample lacks; nothing where it has them."""
+    """How many heavy networks the sample lacks; empty if it has any."""
     chosen = set(facts.get("networks", ()))
     heavy = {network.name for network in networks() if network.heavy}
     if not chosen or heavy & chosen:
@@ -144,13 +144,13 @@ def _lower(facts: Facts) -> str:
 
 
 def _listed(facts: Facts, name: str) -> str:
-    """The metrics of a set as they were when it was recorded; before that was part of the facts, none were dense."""
+    """The metrics of a set when it was recorded. In records that do not name them, none were dense."""
     metrics = facts["sets"][name] if "sets" in facts else [metric.removeprefix("dense_") for metric in SETS[name]]
     return f" ({', '.join(metrics)})"
 
 
 def _of_default(part: Facts | None) -> str:
-    """What the networks that are measured by default would have said."""
+    """The error on only the networks that are measured by default."""
     if part is None:
         return ""
     return (
@@ -215,7 +215,7 @@ def _break_even(facts: Facts) -> str:
 
 
 def _devices(facts: Facts) -> list[str]:
-    """Errors and correlations by kind of device, and what a fit on one says of the other."""
+    """Errors and correlations by kind of device, and the errors of a fit on one kind used on another."""
     found = facts.get("devices")
     if not found:
         return []

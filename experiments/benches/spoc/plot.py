@@ -1,5 +1,5 @@
-"""The picture of the bench `spoc`: left-out families predicted by FLOPs alone and by SPOC, and correlations; below it
-the same on another kind of device, and what came of the sentences of `placer spoc`.
+"""The picture of the bench `spoc`: left-out families predicted by FLOPs alone and by SPOC, and correlations; below, the
+predictions on another kind of device, and whether the sentences of `placer spoc` are true.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RIGHT, WRONG, UNSAID = "#54a24b", "#e45756", "#9d9d9d"
 
 
 def draw(facts: Facts, path: Path) -> None:
-    """Draw the bench's facts. Raises PlacerError where the file cannot be written."""
+    """Draw the bench's facts. Raises PlacerError if the file cannot be written."""
     size = TWO_ROWS_IN if facts.get("devices") else SIZE_IN
     save_picture(path, size, lambda figure: fill(figure, facts), dpi=110)
 
@@ -31,8 +31,8 @@ def draw(facts: Facts, path: Path) -> None:
 def fill(figure: Any, facts: Facts) -> None:
     """Left to right: training steps predicted by FLOPs and by SPOC, in seconds, and every metric's correlation.
 
-    Where the facts have other kinds of device, below: steps there by a fit there and by a fit on the first kind, and
-    the gains by which advice was judged.
+    If the facts have other kinds of device, a second row shows steps there, by a fit there and by a fit on the first
+    kind, and the gains by which advice was judged.
     """
     if not facts.get("devices"):
         _first_row(figure, figure.subplots(1, 3, width_ratios=WIDTHS), facts)
@@ -57,7 +57,7 @@ def _first_row(figure: Any, axes: Sequence[Any], facts: Facts) -> None:
 
 
 def _other_device(axes: Sequence[Any], facts: Facts) -> None:
-    """The second kind of device: by a fit on it, and by one on the first."""
+    """Steps on the second kind of device: by a fit on it, and by a fit on the first."""
     first, second, *_ = facts["devices"]
     own = facts["devices"][second]["step"]
     sent = next(row for row in facts["transfers"] if (row["from"], row["to"], row["target"]) == (first, second, "step"))

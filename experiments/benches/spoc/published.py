@@ -12,7 +12,7 @@ WITHIN = 0.02
 
 
 class Figure(NamedTuple):
-    """Published multiply-adds of one image at native size. counts: what else is counted, or left out, there."""
+    """Published multiply-adds of one image at native size. counts: what else the figure counts, or leaves out."""
 
     multiply_adds: float
     source: str
@@ -41,7 +41,7 @@ PUBLISHED = {
 
 
 def native(kind: str) -> Network:
-    """The network at the size it was published for, one image."""
+    """The network at the size for which it was published, with one image."""
     return Network("published", kind, SIDES[kind], 1)
 
 

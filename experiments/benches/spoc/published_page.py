@@ -7,7 +7,7 @@ from experiments.report.text import markdown_table
 
 
 def published_lines(facts: Facts) -> list[str]:
-    """How many agree, and a row for each published network."""
+    """How many counts agree, and a row for each published network."""
     found = facts["published"]
     good = {kind: row for kind, row in found.items() if "skipped" not in row}
     left = [f"{kind} ({row['skipped']}: {row['detail']})" for kind, row in found.items() if kind not in good]

@@ -1,4 +1,4 @@
-"""Does SPOC explain how long networks take? Hundreds of them, measured, and families predicted that no fit has seen."""
+"""Does SPOC explain how long networks take? Hundreds are measured, and families predicted that no fit has seen."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ Rows = dict[str, dict[str, Facts]]  # kind of device -> network -> what was meas
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Measure the networks, each once for every folder of runs; count the published ones; then analyse.
+    """Measure the networks, each once for every folder of kept runs; count the published ones; then analyse.
 
-    --minutes: no network is begun after this long; those that were not reached are listed.
+    --minutes: no network is begun after this long; networks that were not reached are listed.
     """
     begin_s = time.perf_counter()
     until_s = inf if options.minutes is None else begin_s + 60 * options.minutes
@@ -84,7 +84,7 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def all_rows(asking: Asking, chosen: Sequence[Network]) -> Rows:
-    """Every network on every kind of device, one kind right after the other; after a skip not on the next kinds."""
+    """Measure every network on each kind of device, one kind right after the other; after a skip, no further kind."""
     rows: Rows = {kind.name: {} for kind in DEVICE_KINDS}
     with progress_bar(len(chosen), quiet=False) as advance:
         for network in chosen:
@@ -98,7 +98,7 @@ def all_rows(asking: Asking, chosen: Sequence[Network]) -> Rows:
 
 
 def skipped(every: Rows) -> list[Facts]:
-    """What was skipped, why, and on which kind of device."""
+    """Which networks were skipped, why, and on which kind of device."""
     return [
         {"name": name, "device": kind, **{key: row[key] for key in advice.SKIPPED if key in row}}
         for kind, some in every.items()
@@ -108,7 +108,9 @@ def skipped(every: Rows) -> list[Facts]:
 
 
 def device_facts(rows: Mapping[str, Mapping[str, Facts]]) -> Facts:
-    """Errors by kind of device and between them, over the networks that were measured on all of them."""
+    """Errors by kind of device and between kinds, over the networks that were measured on all kinds. Raises PlacerError
+    if these are too few.
+    """
     shared = set.intersection(*(set(some) for some in rows.values()))
     common = {kind: [row for name, row in some.items() if name in shared] for kind, some in rows.items()}
     if len(shared) < FEWEST:
@@ -117,7 +119,7 @@ def device_facts(rows: Mapping[str, Mapping[str, Facts]]) -> Facts:
 
 
 def advice_facts(asking: Asking, rows: Mapping[str, Mapping[str, Facts]], chosen: Sequence[Network]) -> Facts:
-    """Whether the sentences of `placer spoc` are so, on a few networks of each."""
+    """Whether the sentences of `placer spoc` are true, tried on a few networks for each."""
     usual = rows[ALL_CORES.name]
     both = [row for name, row in usual.items() if all(name in some for some in rows.values())]
     tries = advice.sample(both, chosen)
@@ -130,7 +132,7 @@ def advice_facts(asking: Asking, rows: Mapping[str, Mapping[str, Facts]], chosen
 
 
 def choose(options: BenchOptions) -> tuple[Network, ...]:
-    """What to measure: a part of all families, those that are named, or everything. Raises BadInputError."""
+    """The networks to measure: a part of all families, the named families, or everything. Raises BadInputError."""
     count, every = options.measurements or NETWORKS, networks()
     if options.models is None:
         return stratified(every, count)
@@ -143,7 +145,7 @@ def choose(options: BenchOptions) -> tuple[Network, ...]:
 
 
 def analysed_rows(rows: Sequence[Facts]) -> Facts:
-    """The facts of networks that were measured. Raises PlacerError where these are too few."""
+    """The facts of networks that were measured. Raises PlacerError if these are too few."""
     if len(rows) < FEWEST:
         raise PlacerError(f"{len(rows)} networks could be measured, too few to fit anything; see what was skipped.")
     by_target = {target: analysed(timed_of(rows, target)) for target in TARGETS}
@@ -154,7 +156,7 @@ def analysed_rows(rows: Sequence[Facts]) -> Facts:
         "n_families": len({row["family"] for row in rows}),
         "spoc_error": step["spoc_error"],
         "flops_error": step["flops_error"],  # by the same regressor as SPOC
-        "flops_error_at_best": flops["mean"],  # by the one that suits FLOPs best
+        "flops_error_at_best": flops["mean"],  # by the regressor that suits FLOPs best
         "flops_regressor_at_best": best,
         "cdl_spearman": step["correlations"]["span"]["spearman"],
         "regressor": DEFAULT,
@@ -170,7 +172,7 @@ def analysed_rows(rows: Sequence[Facts]) -> Facts:
 
 
 def part_facts(rows: Sequence[Facts]) -> Facts | None:
-    """The error on the networks measured by default alone; None unless all of these and others were measured."""
+    """The error on only the networks measured by default; None unless all of these and others were measured."""
     default = {network.name for network in stratified(networks(), NETWORKS)}
     part = [row for row in rows if row["name"] in default]
     if not len(part) == NETWORKS < len(rows):

@@ -50,11 +50,11 @@ def _of_target(rows: Sequence[Facts], target: str) -> Facts:
 
 
 def transfers(rows: Mapping[str, Sequence[Facts]]) -> list[Facts]:
-    """For every ordered pair of kinds and target, the error of what a fit on one kind says of the other.
+    """For every ordered pair of kinds and target, the error of a fit on one kind that predicts the other.
 
-    The fit does not see the family that it predicts. What it says is multiplied by one factor: the reference's time on
-    the other kind over its time on the first, so that nothing but this one network has to be measured there.
-    `best_factor` is the median over all networks instead, which only those who measured them all can know.
+    The fit does not see the family that it predicts. Its predictions are multiplied by one factor: the reference's time
+    on the other kind divided by its time on the first, so that only the reference has to be measured there.
+    `best_factor` is the median over all networks instead, which is known only after all were measured there.
     """
     return [_transfer(rows, source, to, target) for source, to in permutations(rows, 2) for target in TARGETS]
 

@@ -22,7 +22,7 @@ def headline(facts: Facts) -> str:
 
 
 def _over_networks(facts: Facts, name: str, key: str = "mape") -> str:
-    """The mean over networks of a regressor's mean over their folds."""
+    """The mean over networks of a regressor's mean over a network's folds."""
     rows = (row for network in facts["by_model"].values() for row in network["table"] if row["model"] == name)
     return mean_in_words([row[key] for row in rows])
 
@@ -73,7 +73,7 @@ def page_lines(facts: Facts) -> list[str]:
 
 
 def _choice(facts: Facts) -> str:
-    """Why it won."""
+    """Why the winner won."""
     alike = facts["eligible"]
     if len(alike) == 1:
         return "No other errs as little."

@@ -1,4 +1,4 @@
-"""The picture of the bench surrogates: what every regressor errs on every network, and the winner's predictions."""
+"""The picture of the bench surrogates: the errors of all regressors on all networks, and the winner's predictions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH_IN, ROW_IN = 13.0, 0.32
 
 
 def draw(facts: Facts, path: Path) -> None:
-    """Draw the bench's facts. Raises PlacerError where the file cannot be written."""
+    """Draw the bench's facts. Raises PlacerError if the file cannot be written."""
     size_in = (WIDTH_IN, max(3.6, ROW_IN * len(facts["table"]) + 1.5))
     save_picture(path, size_in, lambda figure: fill(figure, facts), dpi=120)
 
@@ -41,7 +41,7 @@ def _draw_errors(ax: Any, facts: Facts, key: str, title: str) -> None:
 
 
 def _draw_predictions(ax: Any, facts: Facts) -> None:
-    """Steps of each network, predicted while unseen, and measured; all over its best single device."""
+    """Steps of each network, predicted while unseen, and measured; all divided by its best single device's step."""
     steps = {
         name: [[s / row["single_s"] for s in row["points"][key]] for key in ("measured_s", "winner_s")]
         for name, row in facts["by_model"].items()

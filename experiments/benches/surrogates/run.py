@@ -30,7 +30,7 @@ TAKES = Takes(measurements=FEWEST, workers=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Each network is measured in a process of its own; the regressors are then compared on what was kept."""
+    """Measure each network in its own process, then compare the regressors on what was kept."""
     begin_s = time.perf_counter()
     mappings = options.measurements or MAPPINGS
     measuring = partial(measure, workers=options.workers, mappings=mappings)
@@ -49,7 +49,7 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def compared(samples: Sequence[MeasuredMappings]) -> Facts:
-    """Every regressor on every network, and on all of them."""
+    """Compare all regressors on each network, and on all networks together."""
     by_model, all_scores, in_order_scores, folds_by_model = {}, [], [], {}
     for sample in samples:
         folds_by_model[sample.model] = folds = folds_of(sample, splits(len(sample)))
@@ -85,9 +85,9 @@ def compared(samples: Sequence[MeasuredMappings]) -> Facts:
 
 
 def folds_of(sample: MeasuredMappings, parts: Iterable[tuple[Rows, Rows]]) -> list[Fold]:
-    """The folds of a network. A fold's simulator, too, is calibrated on its known mappings only.
+    """The folds of a network. A fold's simulator, too, is calibrated on the fold's known mappings only.
 
-    parts: (known, unseen) mappings of each.
+    parts: (known, unseen) mappings of each fold.
     """
     folds = []
     for known, unseen in parts:
@@ -139,7 +139,7 @@ def _facts_of(sample: MeasuredMappings, scores: Mapping[str, Scores]) -> Facts:
 
 
 def keep_data(samples: Sequence[MeasuredMappings], path: Path, largest_bytes: int = LARGEST_BYTES) -> str | None:
-    """Features and step times of every mapping as CSV; None, and no file, where that would be too large.
+    """Write features and step times of every mapping as CSV. Returns the path; None, and no file, if it is too large.
 
     The features are by simulators calibrated on all of a network's mappings.
     """
@@ -153,7 +153,7 @@ def keep_data(samples: Sequence[MeasuredMappings], path: Path, largest_bytes: in
             rows.append(times | {name: f"{value:.6g}" for name, value in zip(features.names, values, strict=True)})
     content = csv_bytes(rows)
     if len(content) > largest_bytes:
-        path.unlink(missing_ok=True)  # it would be of other mappings
+        path.unlink(missing_ok=True)  # an older file is of other mappings
         return None
     write_whole(path, content)
     return str(path)

@@ -25,13 +25,13 @@ from placer.train.device_session import DeviceSession
 from placer.train.live_step import LiveStep
 from placer.train.steps.modes import UNTOUCHED, Mode, Placed
 
-WIDTH, STEPS = 512, 8  # of the towers, and of a stay
+WIDTH, STEPS = 512, 8  # width of the towers, and steps between two moves
 SETTLING = 5  # moves that are not counted, because pools and caches fill
 UNTOUCHED_CALLS = 5
 
 
 def growth_facts(moves: int = 20) -> Facts:
-    """Bytes that this process grows by over so many moves, from a line through its memory after each."""
+    """The bytes by which this process grows over `moves` moves, from a line through its memory after each move."""
     split("cpus:2")
     moved, wrapped = _moved(moves + SETTLING), _wrapped(moves + SETTLING)
     return {
@@ -45,12 +45,12 @@ def growth_facts(moves: int = 20) -> Facts:
 
 
 def slope(sizes: Sequence[float]) -> float:
-    """Bytes a move, by least squares."""
+    """Bytes per move, by least squares."""
     return float(np.polyfit(np.arange(len(sizes)), np.asarray(sizes, float), 1)[0])
 
 
 def _training() -> tuple[Any, int]:
-    """A step, and the bytes of what it trains."""
+    """A step, and the bytes of its variables."""
     model, optimizer, loss_fn = classifier(WIDTH), keras.optimizers.Adam(0.01), loss_of()
     optimizer.build(model.trainable_variables)
 

@@ -20,7 +20,7 @@ from placer.keras import AutoPlace
 
 
 def serve(connection: Connection, name: str, options: dict[str, Any] | None) -> None:
-    """Run the loop, wrapped with these options or alone (None), until the other end is gone."""
+    """Run the loop, wrapped with these options or alone (None), until the other end asks for no more steps."""
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
         _Paced(connection, options).of(find(name).program)
@@ -29,7 +29,7 @@ def serve(connection: Connection, name: str, options: dict[str, Any] | None) -> 
 
 
 class _Paced(Run):
-    """Takes steps as they are asked for, and sends how long each took."""
+    """A run of a loop that takes steps when it is asked, and sends the seconds of each."""
 
     epochs, patience = 10**6, 10**6
 
@@ -54,7 +54,7 @@ class _Paced(Run):
         return self.going()
 
     def note(self, **values: Any) -> None:
-        """Fetch them, as a loop does that prints its loss."""
+        """Fetch the values, as a loop does that prints its loss."""
         for value in values.values():
             np.array(value)
 
@@ -66,7 +66,7 @@ class _Paced(Run):
         return [gate, self._placing]
 
     def gate(self) -> None:
-        """Before each step."""
+        """Return when a step is asked for; called before each step."""
         self._blocks.gate()
 
     def _state(self) -> list[str]:

@@ -11,11 +11,11 @@ from experiments.report.text import markdown_table
 from placer.number_format import mib
 
 QUESTION = "Does a wrapped training compute what it computes alone, and what does wrapping it cost?"
-PROMISED = 1.05  # times as long as alone, at the most
+PROMISED = 1.05  # times as long as alone, at most
 
 
 def headline(facts: Facts) -> str:
-    """What was wrong, and what a loop that ended untouched costs."""
+    """The differences and stale reads, and the cost of wrapping loops that ended untouched."""
     loops = _untouched(facts)
     placed = sum(any(run.get("placed") for run in ways.values()) for ways in facts["by_loop"].values())
     slow = sum(pace["ratio"] > PROMISED for pace in loops.values())
@@ -102,7 +102,7 @@ def _worst(facts: Facts) -> str:
 
 
 def _cost(facts: Facts) -> Iterator[str]:
-    """What wrapping costs where nothing is gained."""
+    """The cost of wrapping loops that gain nothing by it."""
     loops = _untouched(facts)
     if not loops:
         return
@@ -121,7 +121,7 @@ def _cost(facts: Facts) -> Iterator[str]:
 
 
 def _worst_of(above: dict[str, Facts]) -> str:
-    """The slowest, and the slowest of those that are not slow by chance, if that is another."""
+    """The slowest loop and, if it may be slow by chance, the slowest loop that is not."""
     worst, *others = sorted(above, key=lambda name: -above[name]["ratio"])
     said = f" The worst is {_named(worst, above)}"
     if not _may_be_noise(above[worst]):
@@ -136,7 +136,7 @@ def _named(name: str, paces: dict[str, Facts]) -> str:
 
 
 def _may_be_noise(pace: Facts) -> bool:
-    """Whether 1 is within twice the standard error; of an older record, within the interquartile range."""
+    """Whether 1 is within twice the standard error or, in an older record, within the interquartile range."""
     return bool(pace["ratio"] - (2 * pace["error"] if "error" in pace else pace["spread"] / 2) <= 1)
 
 

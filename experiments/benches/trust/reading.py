@@ -1,4 +1,4 @@
-"""Reads of variables between placed steps, in every way there is: each must see what the last step wrote."""
+"""Reads of variables between placed steps, in every way: each read must see what the last step wrote."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from placer.devices.logical import split
 from placer.errors import PlacerError
 
 EACH = 4  # variables, each of which is read once after every step
-SLOW = ("function", "compiled", "cond", "thread", "deepcopy")  # they trace, or start something
-SLOW_EVERY = 40  # rounds of the others
-ASIDE = ("dataset", "generator")  # read in TensorFlow's own threads, whenever they like: then the step is left alone
-WRAPS = 5  # for each of these
+SLOW = ("function", "compiled", "cond", "thread", "deepcopy")  # these trace, or start something
+SLOW_EVERY = 40  # rounds of the other ways
+ASIDE = ("dataset", "generator")  # these read in TensorFlow's own threads at any time; then the step is left alone
+WRAPS = 5  # for each of the ways ASIDE
 UNTOUCHED = 8  # calls at most until the step is placed
 
 
 def read_facts(reads: int) -> Facts:
-    """So many reads, EACH after every step of a training that is placed where its variables are not."""
+    """Make `reads` reads, EACH after every step of a training that is placed on another device than its variables."""
     split("cpus:2")
     begin, done, stale = time.perf_counter(), Counter[str](), Counter[str]()
     with _Training() as training:
@@ -39,7 +39,7 @@ def read_facts(reads: int) -> Facts:
         steps = training.steps
     for way in ASIDE * WRAPS:
         with _Training() as training, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it says that it goes on untouched
+            warnings.simplefilter("ignore")  # the step warns that it goes on untouched
             training.read(way, done, stale)
             while training.is_due:
                 training.read("numpy", done, stale)
@@ -83,7 +83,7 @@ class _Training:
         return self._turn > 0
 
     def read(self, way: str, done: Counter[str], stale: Counter[str]) -> None:
-        """Read the next variable, after a step where all were read."""
+        """Read the next variable, after another step if all variables were read."""
         if self._turn == 0:
             self._go_on()
         done[way] += 1

@@ -34,13 +34,13 @@ def _taped(variable: tf.Variable) -> Any:
 
 
 def _compared(variable: tf.Variable) -> Any:
-    """The value, found by comparing the variable with all that it may be."""
+    """The value, found by comparing the variable with all values that it may have."""
     candidates = tf.range(MOST)
     return tf.reduce_sum(tf.cast(variable == candidates[:, None], tf.float32) * candidates[:, None]) / 2
 
 
 def _in_init_scope(variable: tf.Variable) -> Any:
-    """While a function is traced, as what it sets up once."""
+    """The value, read while a function is traced, as by code that sets something up once."""
     found: list[Any] = []
 
     def traced() -> tf.Tensor:
@@ -53,7 +53,7 @@ def _in_init_scope(variable: tf.Variable) -> Any:
 
 
 def _averaged(variable: tf.Variable) -> Any:
-    """An average that a function makes where it is traced, out of the variable's value at that time."""
+    """An average that a function makes when it is traced, from the variable's value at that time."""
     average = tf.train.ExponentialMovingAverage(0.5)
 
     def apply() -> None:

@@ -1,4 +1,4 @@
-"""Wrapped trainings against the same trainings alone: what they compute, what is read, what they cost and keep."""
+"""Wrapped trainings against the same trainings alone: what they compute, what is read, their step times and memory."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ TAKES = Takes(models=find, workers=True, runs=True)
 
 
 def bench_facts(options: BenchOptions) -> Facts:
-    """Every loop moved by hand and searched, compared with itself alone; reads and memory beside that; then step times.
+    """Compare every loop, moved by hand and searched, with itself alone, beside reads and memory; then step times.
 
-    --model: the loops. --measurements: mappings that a search measures before step times are compared; below 16 there
-    are as many times fewer reads.
+    --model: the loops. --measurements: mappings that a search measures before step times are compared; below 16, there
+    are fewer reads in proportion.
     """
     loops = [find(name) for name in options.models or LOOPS]
     budget = options.measurements or BUDGET
@@ -57,7 +57,7 @@ def bench_facts(options: BenchOptions) -> Facts:
 
 
 def _beside(call: Callable[[], T]) -> Future[T]:
-    """Run it in a thread, while this one does what no clock judges either."""
+    """Run `call` in a thread beside this one; for work whose speed does not matter, in both threads."""
     found: Future[T] = Future()
 
     def run() -> None:
@@ -74,7 +74,7 @@ def judged(
     compared: dict[str, dict[str, Facts]], reading: Facts, paces: dict[str, Facts], growth: Facts, workers: int,
     budget: int,
 ) -> Facts:  # fmt: skip
-    """The headlines: None where a part of them failed. A loop that runs another way than the contract says differs."""
+    """The figures of all parts; None for a failed part. A loop that breaks the contract counts as different."""
     runs = [run for ways in compared.values() for run in ways.values()]
     known = not any("failed" in run for run in runs)
     ratios: list[float | None] = [pace.get("ratio") for pace in paces.values()]
@@ -101,7 +101,7 @@ def _worst(ratios: Sequence[float | None]) -> float | None:
 
 
 def _compared(options: BenchOptions, loop: Loop, judge: Measurer, advance: Advance) -> dict[str, Facts]:
-    """The loop in each way of running it; one that is left alone is only searched."""
+    """Run the loop in each way. A loop that must be left alone is only searched."""
     found = {}
     for way in WAYS if not loop.alone else WAYS[1:]:
         advance(f"{loop.name}: {way}")
@@ -112,7 +112,7 @@ def _compared(options: BenchOptions, loop: Loop, judge: Measurer, advance: Advan
 
 
 def _judge() -> Any:
-    """For the process that runs the loops, which loads TensorFlow for it."""
+    """Make the judge in the process that runs the loops, which loads TensorFlow for it."""
     from experiments.loops.judge import Judge
 
     return Judge()
@@ -127,7 +127,7 @@ def _asked(judge: Measurer, loop: Loop, way: str) -> Facts:
 
 
 def broken(loop: Loop, found: Facts) -> Sequence[str]:
-    """What the contract says of the loop, and is not so."""
+    """A line for each way in which the loop breaks the contract."""
     wrong = []
     if loop.alone and (found["placed"] or not all(loop.alone in why for why in found["alone"])):
         wrong.append(f"it should be left alone because it {loop.alone}")
@@ -141,13 +141,13 @@ def broken(loop: Loop, found: Facts) -> Sequence[str]:
 
 
 def _part(options: BenchOptions, name: str, of: str, **settings: Any) -> Facts:
-    """One part in a process of its own."""
+    """Run one part in its own process."""
     run = partial(facts_alone, run_part, name, settings, seconds=600.0)
     return kept(options, "-".join(filter(None, ("trust", name, of))), {"part": name, **settings}, run)
 
 
 def run_part(name: str, settings: dict[str, Any]) -> Facts:
-    """What the part finds in this process; only the part's own module is loaded, and TensorFlow where that needs it."""
+    """Run the part in this process. Loads only the part's own module, and TensorFlow if the module needs it."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     module, function = {
         "reads": ("reading", "read_facts"),
