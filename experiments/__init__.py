@@ -1,1 +1,1 @@
-"""Uses: the zoo, the commands and what they report, the benchmarks."""
+"""The uses of Placer: the zoo of networks, the commands and their reports, and the benchmarks."""

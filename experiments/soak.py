@@ -1,4 +1,4 @@
-"""`python -m experiments.soak RUNS [hog] -- COMMAND`: runs the test suite again and again, whatever comes of it."""
+"""`python -m experiments.soak RUNS [hog] -- COMMAND` runs the test suite RUNS times, whether or not tests fail."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ BURN = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum
 
 
 def soak(command: Sequence[str], runs: int, hog: bool, path: Path = FILE, limit_s: float = LIMIT_S) -> list[SuiteRun]:
-    """Run the command so often, tell of each on stderr, and append each to `path`; Ctrl-C ends it sooner.
+    """Run the command `runs` times, report each run on stderr and append it to `path`. Ctrl-C ends the runs early.
 
-    command: pytest and its arguments. limit_s: after which one run is killed, which counts as a failure.
+    command: pytest and its arguments. hog: whether another process computes meanwhile. limit_s: seconds after which a
+    run is killed, which counts as a failure.
     """
     done: list[SuiteRun] = []
     with _hog() if hog else nullcontext(), suppress(KeyboardInterrupt):
@@ -52,7 +53,7 @@ def _run(command: Sequence[str], hog: bool, limit_s: float) -> SuiteRun:
 
 
 def _code(command: Sequence[str], limit_s: float) -> int:
-    """How the command ended, or was killed with all that it started."""
+    """Run the command and return its exit code, or KILLED after `limit_s`. All that it started is killed at the end."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         return process.wait(limit_s)
@@ -65,7 +66,7 @@ def _code(command: Sequence[str], limit_s: float) -> int:
 
 
 def _failed(report: Path) -> tuple[str, ...]:
-    """Names of the tests that failed, or could not be set up, of pytest's report in JUnit's format."""
+    """Names of the tests that failed or could not be set up, from pytest's report in JUnit's format."""
     try:
         cases = ElementTree.parse(report).iter("testcase")
     except (OSError, ElementTree.ParseError):
@@ -76,7 +77,7 @@ def _failed(report: Path) -> tuple[str, ...]:
 
 @contextmanager
 def _hog() -> Iterator[None]:
-    """In the block, another process computes without rest; it ends with this one, too."""
+    """Keep another process computing without rest during the block. It also ends if this process dies."""
     process = subprocess.Popen([sys.executable, "-c", BURN])
     try:
         yield
@@ -86,8 +87,8 @@ def _hog() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run, and print how often each test failed that ever did, and one line about all; exit code 1 if one did, 2 for a
-    number of runs that is none.
+    """Run the suite, print how often each failing test failed, and a line about all runs. The exit code is 1 if a test
+    failed and 2 if RUNS is not a positive number.
     """
     split = sys.argv.index("--")
     count, *more = sys.argv[1:split]

@@ -1,4 +1,4 @@
-"""The search of one cell: what it asks next, and the state from which it would go on the same way."""
+"""The search of one cell: its next question, and the state from which a resumed search asks the same questions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ PROVEN = "the best mapping is proven: none can be predicted below it."
 
 
 class CellSearch:
-    """Asks one placement after another. `state()` is taken between a result and the next question, so that a search
-    that is killed at any moment asks the question it was at once more, and then what it would have asked.
+    """A search that asks for one placement after another.
+
+    `state()` is taken between a result and the next question. So a search that was killed at any moment repeats its
+    last question when it is resumed, and then goes on as if it had not been killed.
     """
 
     def __init__(
@@ -35,8 +37,8 @@ class CellSearch:
         carried: Sequence[Placement] = (),
     ) -> None:
         """state, asked: the saved state and the history of an earlier search of the same cell, to resume from.
-        over: ends a question early, whose answer must not be used then. carried: placements that a search asks
-        before its own, none of them a single device.
+        over: ends a question early; its answer must then not be used. carried: placements that the search asks for
+        before its own; none of them is a single device.
         """
         self.case = case
         self.ended: str | None = None
@@ -52,7 +54,7 @@ class CellSearch:
             self._go_on(cell, problem, asked, state)
 
     def _go_on(self, cell: Cell, problem: Problem, asked: Told, state: dict[str, Any]) -> None:
-        """From what is stored. Raises BadInputError where that is none of this search: compiled code works on it."""
+        """Resume from what is stored. Raises BadInputError if that is not of this search: compiled code works on it."""
         if not all(_fits(placement, problem) for placement, _ in asked):
             raise BadInputError(f"what is stored of {cell.key} is of another graph; name another store.")
         try:
@@ -66,7 +68,7 @@ class CellSearch:
 
     @property
     def told(self) -> Told:
-        """All results, single devices first."""
+        """All results, those of single devices first."""
         return list(self.session.searcher.told.items())
 
     @property
@@ -76,15 +78,15 @@ class CellSearch:
 
     @property
     def finalist(self) -> Placement | None:
-        """The fastest placement that is no device alone, one that took all its steps before one that was stopped early;
-        None where none ran.
+        """The fastest placement on several devices; None if none ran. A placement that took all its steps precedes any
+        that was stopped early.
         """
         ran = [(r.stopped_early, r.step_s, p) for p, r in self.told if isinstance(r, Measured) and len(set(p)) > 1]
         return min(ran)[2] if ran else None
 
     def ask(self, up: Stop = never) -> Placement | None:
-        """The next placement; None where nothing is left to ask, and `ended` says why. up: ends the question early,
-        with the best that it has found by then.
+        """The next placement; None if nothing is left to ask, and then `ended` says why. up: ends the question early,
+        with the best placement found by then.
         """
         self._up = up
         bound_s = max(self.case.bound_s, self.session.searcher.bound())
@@ -96,7 +98,9 @@ class CellSearch:
         return self.session.searcher.problem.placement(asked[0]) if asked else None
 
     def tell(self, placement: Placement, result: Result) -> None:
-        """Learn what the placement came to, and correct the costs by every BATCH of results."""
+        """Learn the result of the placement. In a measured case, correct the costs after every BATCH results if the
+        searcher predicts.
+        """
         problem = self.session.searcher.problem
         self.session.tell([(problem.mapping(placement), result)])
         if self.case.clocked and self.session.searcher.predicts and len(self.told) % BATCH == 0:
@@ -104,10 +108,10 @@ class CellSearch:
             self.session.recalibrate(self.case.problem(self.calibration))
 
     def state(self) -> dict[str, Any]:
-        """Plain data that survives JSON, of a size that does not grow: who resumes knows what was asked and told."""
+        """Plain data that survives JSON. Its size does not grow, because the history is left out: the caller has it."""
         return {"session": self.session.state(history=False), "calibration": self.calibration}
 
 
 def _fits(placement: Placement, problem: Problem) -> bool:
-    """Whether it has a device that there is for each unit."""
+    """Whether the placement has an existing device for each unit."""
     return len(placement) == len(problem.units) and all(0 <= d < len(problem.topology) for d in placement)

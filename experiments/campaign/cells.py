@@ -21,17 +21,17 @@ DIGEST = 16  # characters
 
 @dataclass(frozen=True)
 class Case:
-    """What is placed where. terms: by the keys of the spec, all else that decides what a measurement of it means."""
+    """A graph or model and its devices. terms: by the keys of the spec, all that decides what a measurement means."""
 
     kind: str  # PREDICTED or MEASURED
     key: str  # its name in reports and in the store
     what: str  # the graph file or the model, as the spec writes it
     where: str  # the topology file or the devices
-    folder: Path  # of the spec, from which files are found
+    folder: Path  # of the spec; file names are relative to it
     terms: Mapping[str, Any]
 
     def differences(self, stored: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-        """(key, here, stored) of each term that is not as stored."""
+        """(key, value here, stored value) of each term that differs from `stored`."""
         names = dict.fromkeys((*self.terms, *stored))
         both = ((name, self.terms.get(name), stored.get(name)) for name in names)
         return [(name, here, there) for name, here, there in both if here != there]
@@ -39,17 +39,19 @@ class Case:
 
 @dataclass(frozen=True)
 class Limits:
-    """How far a search goes: measurements, and minutes over all runs."""
+    """The limits of a search: measurements, and minutes over all its runs."""
 
     measurements: int
     minutes: float | None = None
 
     def allow(self, n: int, spent_s: float) -> bool:
-        """Whether one more measurement may begin after n, which took so many seconds."""
+        """Whether another measurement may begin after `n` of them, which took `spent_s` seconds."""
         return n < self.measurements and (self.minutes is None or spent_s < 60 * self.minutes)
 
     def up(self, begin_s: float, clock: Callable[[], float]) -> Stop:
-        """Whether the minutes are up. begin_s: of the search, by the clock, as if all its runs had been one."""
+        """Return a check whether the minutes are up. begin_s: the start of the search by `clock`, as if all its runs
+        had been one.
+        """
         minutes = self.minutes
         return never if minutes is None else lambda: clock() >= begin_s + 60 * minutes
 
@@ -64,7 +66,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Its name in reports and in the store."""
+        """The cell's name in reports and in the store."""
         return f"{self.case.key}: {self.searcher}, seed {self.seed}"
 
 
@@ -78,7 +80,7 @@ def graph_case(
     *,
     lenient: bool = False,
 ) -> Case:
-    """A graph file on a topology file. Raises BadInputError for a file that cannot be read, unless `lenient`."""
+    """The case of a graph file on a topology file. Raises BadInputError if one cannot be read, unless `lenient`."""
     terms = {
         "graphs": _digest(beside(folder, graph), lenient),
         "topologies": _digest(beside(folder, topology), lenient),
@@ -101,7 +103,7 @@ def model_case(
     include_local: bool,
     seed: int,
 ) -> Case:
-    """A model on devices, to be measured. Whether the model is still the same is checked when it is traced."""
+    """The case of a model on devices, to be measured. Tracing checks later whether the model is still the same."""
     terms = {
         "models": model,
         "devices": devices,
@@ -116,7 +118,7 @@ def model_case(
 
 
 def located(folder: Path, name: str) -> str:
-    """A model or devices as they are named from here: a file of either is found from the spec's folder."""
+    """The name of a model or of devices, with `folder` in front of the name of a file."""
     path, colon, function = name.rpartition(":")
     if path.endswith(".py"):
         return f"{beside(folder, path)}{colon}{function}"
@@ -129,7 +131,7 @@ def beside(folder: Path, name: str) -> Path:
 
 
 def _digest(path: Path, lenient: bool) -> str | None:
-    """What tells the file's content from another; None where it cannot be read."""
+    """A digest of the file's content. A file that cannot be read gives None if `lenient`, else a BadInputError."""
     try:
         return hashlib.sha256(read_whole(path, "placer.graph/1 or placer.topology/1")).hexdigest()[:DIGEST]
     except BadInputError:

@@ -18,8 +18,8 @@ COLUMNS = (
 
 
 def export(store: CampaignStore, path: Path, *, as_parquet: bool = False) -> int:
-    """Write all measurements; returns how many. Raises PlacerError where the file cannot be written, and BadInputError
-    where Parquet is not installed.
+    """Write all measurements and return their number. Raises PlacerError if the file cannot be written, and
+    BadInputError if Parquet is not installed.
     """
     rows = [_row(held, trial) for held in store.held() for trial in held.trials]
     write_whole(path, _parquet(rows) if as_parquet else _csv(rows))

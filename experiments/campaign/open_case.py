@@ -1,4 +1,4 @@
-"""A case that is open for its searches: what its problem is, and what a placement of it comes to."""
+"""A case that is open for its searches: its problem, and the result of each placement."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from search.problem.problem import Placement, Problem
 
 Told = Sequence[tuple[Placement, Result]]
 Calibration = dict[str, Any] | None
-"""Corrections to the problem's costs, as plain data; None where there are none."""
+"""Corrections to the problem's costs, as plain data; None if there are none."""
 
 
 class CaseError(PlacerError):
-    """A case cannot be opened, or not again; what else is to be searched may go on."""
+    """A case cannot be opened, or not opened again. The other cases can still be searched."""
 
 
 class AwayError(CaseError):
-    """A case cannot be opened now, because a device is away or its memory is held by others, which may pass."""
+    """A case cannot be opened now: a device is away, or other programs hold its memory. That may pass."""
 
 
 class InterruptedOpeningError(Exception):
@@ -30,38 +30,38 @@ class InterruptedOpeningError(Exception):
 
 
 class OpenCase(ABC):
-    """What all searches of a case share. What `opened` returns is stored, so that a resumed search has the same."""
+    """The state that all searches of a case share. The facts from `opened` are stored for resumed searches."""
 
     kind: str
-    clocked: bool  # whether placements are measured, so that failing may pass and a repeat may help
-    profile: bytes | None = None  # what is stored with it, and too large to be read where nothing is searched
+    clocked: bool  # whether placements are measured; then a failure may pass, and a repeat may help
+    profile: bytes | None = None  # stored separately, because it is large and seldom needed
 
     @abstractmethod
     def opened(self) -> dict[str, Any]:
-        """As plain data, what was found out before the first search, `singles` and `bound_s` among it."""
+        """The facts found out before the first search, as plain data; they include `singles` and `bound_s`."""
 
     @property
     @abstractmethod
     def singles(self) -> Told:
-        """Each device alone, where it can run and hold everything, and what it came to."""
+        """The placement on each single device that can run and hold everything, with its result."""
 
     @property
     def best_single_s(self) -> float:
-        """Seconds on the fastest single device; infinity where none ran."""
+        """Seconds on the fastest single device; infinity if none ran."""
         return min((result.step_s for _, result in self.singles if isinstance(result, Measured)), default=inf)
 
     @property
     @abstractmethod
     def bound_s(self) -> float:
-        """Seconds that no placement is predicted below."""
+        """Lower bound of the predicted seconds of any placement."""
 
     @abstractmethod
     def problem(self, calibration: Calibration) -> Problem:
-        """What searchers search."""
+        """The problem that searchers solve, with its costs corrected by `calibration`."""
 
     @abstractmethod
     def calibrated(self, told: Told, calibration: Calibration) -> Calibration:
-        """The corrections by all that a search was told, starting from those it has."""
+        """The corrections fitted to all results in `told`, starting from `calibration`."""
 
     def refused(self, placement: Placement, calibration: Calibration) -> Failed | None:
         """Why a placement is not evaluated; None if it is. What is refused is no failure of the campaign's."""
@@ -69,18 +69,18 @@ class OpenCase(ABC):
 
     @abstractmethod
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
-        """What a placement comes to."""
+        """Return the result of a placement."""
 
     def final(self, best: Placement | None, calibration: Calibration) -> dict[str, Any] | Failed | None:
-        """The best placement, the best single device and the untouched step side by side; None where nothing runs.
-        best: None where only devices alone ran.
+        """Measure the best placement, the best single device and the untouched step side by side; None if the case
+        measures nothing. best: None if only single devices ran.
         """
         return None
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Give back what it holds."""
+        """Release what the case holds."""
 
 
 Ready = Callable[[Case], tuple[OpenCase, Sequence[Placement]] | None]
-"""Opens a case, stores what that found out, and returns what is carried over to its searches, too; None where the case
-cannot be opened."""
+"""Opens a case and stores the facts about it. Returns the open case and the placements carried over to its searches, or
+None if the case cannot be opened."""

@@ -19,13 +19,13 @@ from search.session.refusals import NO_LINK
 
 
 class PredictedCase(OpenCase):
-    """As `placer plan` has it."""
+    """A case of files, predicted as `placer plan` predicts it."""
 
     kind = PREDICTED
     clocked = False
 
     def __init__(self, case: Case) -> None:
-        """Raises BadInputError for files that cannot be used, or not together, and where nothing fits into memory."""
+        """Raises BadInputError if the files cannot be used, alone or together, or if no placement fits into memory."""
         terms = case.terms
         topology = read_topology(beside(case.folder, case.where))
         graph = pinned(read_graph(beside(case.folder, case.what)), [parse_pin(pin) for pin in terms["pins"]], topology)
@@ -33,11 +33,13 @@ class PredictedCase(OpenCase):
         packed(self._problem)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: without what was computed of the problem, which takes longer to send than to compute."""
+        """The state for another process, without values computed from the problem: sending them takes longer than
+        computing them again.
+        """
         return {**self.__dict__, "_problem": replace(self._problem)}
 
     def opened(self) -> dict[str, Any]:
-        """The devices, the single ones' values and the bound."""
+        """The devices, the value on each single device, the bound and the number of ops."""
         names = self._problem.topology.names
         results = [(names[placement[0]], result) for placement, result in self.singles]
         return {
@@ -49,24 +51,24 @@ class PredictedCase(OpenCase):
 
     @cached_property
     def singles(self) -> Told:
-        """Each device alone."""
+        """The placement on each single device, with its result."""
         return [(placement, self.evaluate(placement, None)) for placement in self._problem.singles()]
 
     @cached_property
     def bound_s(self) -> float:
-        """Seconds that no placement can be predicted below."""
+        """Lower bound of the predicted seconds of any placement."""
         return float(lower_bound(self._problem))
 
     def problem(self, calibration: Calibration) -> Problem:
-        """Always the same."""
+        """The same problem for every calibration."""
         return self._problem
 
     def calibrated(self, told: Told, calibration: Calibration) -> Calibration:
-        """Nothing is measured, so nothing is corrected."""
+        """None: nothing is measured, so nothing is corrected."""
         return None
 
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
-        """The objective's value, or a failure where tensors cannot cross."""
+        """The objective's value, or a failure if a tensor has no link to cross."""
         value = self._value(placement)
         return Measured(value) if value < inf else NO_LINK
 

@@ -1,5 +1,5 @@
-"""What the columns of a campaign's store may hold. It is checked when it is read, because a file may be damaged, and
-other programs can write to it, too.
+"""The allowed values in the columns of a campaign's store. They are checked when they are read, because a file may be
+damaged and other programs can write to it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 from experiments.campaign.cells import MEASURED, PREDICTED
 from placer.result import Failed, Measured, Reason, Result
 
-SEAL = b"\xc1"  # with which no MessagePack begins; then a digest of what follows
+SEAL = b"\xc1"  # first byte, with which no MessagePack begins; a digest of the content and the content follow
 DIGEST_BYTES = 16
-# What reading a value may raise that no Placer wrote.
+# Errors that reading a value may raise if Placer did not write it.
 ERRORS = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
 
 Moment = Annotated[float, msgspec.Meta(ge=0, le=2.5e11)]  # seconds since 1970, until the year 9892
@@ -35,7 +35,7 @@ class MeasuredFields(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FailedFields(msgspec.Struct, forbid_unknown_fields=True):
-    """A result that is none."""
+    """A result that is a failure."""
 
     failed: str
     detail: str = ""
@@ -57,13 +57,13 @@ class HeldRow(msgspec.Struct, array_like=True):
 
 
 class SearchedRow(msgspec.Struct):
-    """What is read of a searcher's state."""
+    """The fields of a searcher's state that are checked."""
 
     notes: list[str] = msgspec.field(default_factory=list)
 
 
 class StateRow(msgspec.Struct):
-    """What is read of the state of a search."""
+    """The fields of the state of a search that are checked."""
 
     session: SearchedRow = msgspec.field(default_factory=SearchedRow)
 
@@ -80,7 +80,7 @@ class FailureRow(msgspec.Struct, array_like=True):
 
 
 class Final(msgspec.Struct):
-    """What is read of a cell's best mapping beside the best single device."""
+    """The checked fields of a cell's final: its best mapping beside the best single device."""
 
     best_s: Seconds
     best_single_s: Seconds | None
@@ -119,7 +119,7 @@ class Warm(msgspec.Struct):
 
 
 class Opened(msgspec.Struct):
-    """What is read of what was found out of a case."""
+    """The checked fields of the facts found out about a case."""
 
     devices: list[str] = msgspec.field(default_factory=list)
     singles: list[tuple[str, Seconds | None]] = msgspec.field(default_factory=list)
@@ -132,23 +132,23 @@ class Opened(msgspec.Struct):
     warm_start: Warm | None = None
 
 
-assert (PREDICTED, MEASURED) == ("predicted", "measured")  # as HeldRow has them
+assert (PREDICTED, MEASURED) == ("predicted", "measured")  # the literals in HeldRow
 
 
 def checked(text: Any, kind: type) -> dict[str, Any]:
-    """The JSON object in `text`, whose fields are those of `kind` and maybe others. Raises ERRORS."""
+    """The JSON object in `text`, whose fields must fit `kind`; more fields are allowed. Raises ERRORS."""
     found = json.loads(text)
     msgspec.convert(found, kind)
     return dict(found)
 
 
 def typed(values: Any, kind: type[T]) -> T:
-    """`values` as this kind. Raises ERRORS."""
+    """`values` converted to `kind`. Raises ERRORS."""
     return msgspec.convert(values, kind)
 
 
 def result_of(text: Any) -> Result:
-    """The result that `to_plain` made JSON of. Raises ERRORS."""
+    """The result in a JSON text of `to_plain`'s data. Raises ERRORS."""
     return from_plain(json.loads(text))
 
 
@@ -166,27 +166,27 @@ def to_plain(result: Result) -> dict[str, Any]:
 
 
 def from_plain(data: dict[str, Any]) -> Result:
-    """The result that `to_plain` made data of. Raises ERRORS for what it did not make."""
+    """The result in `to_plain`'s data. Raises ERRORS for other data."""
     if "failed" in data:
         failed = msgspec.convert(data, FailedFields)
-        return Failed(cast(Reason, failed.failed), failed.detail)  # of stores of any version
+        return Failed(cast(Reason, failed.failed), failed.detail)  # a store of another version may have other reasons
     ran = msgspec.convert(data, MeasuredFields)
     return Measured(ran.step_s, ran.spread_s, ran.repeats, ran.switch_s, ran.stopped_early)
 
 
 def placement_of(text: Any) -> tuple[int, ...]:
-    """The device of each unit. Raises ERRORS."""
+    """The device of each unit, from JSON text. Raises ERRORS."""
     return tuple(msgspec.convert(json.loads(text), list[Number]))
 
 
 def sealed(state: dict[str, Any]) -> bytes:
-    """A search's state as it is stored. Compiled code works on what is in it, so that a damaged one must be refused."""
+    """A search's state as stored, with a digest: compiled code works on the state, so a damaged one must be refused."""
     content = msgspec.msgpack.encode(state)
     return SEAL + hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest() + content
 
 
 def unsealed(stored: Any) -> dict[str, Any] | None:
-    """The state that `sealed` made bytes of, or, as it was written at first, of MessagePack or JSON. Raises ERRORS."""
+    """The state from `sealed`'s bytes, or from the bare MessagePack or JSON of older versions. Raises ERRORS."""
     if stored is None:
         return None
     if isinstance(stored, str):

@@ -35,16 +35,16 @@ from search.problem.searcher import Stop, never
 
 Clock = Callable[[], float]
 SearchCells = Callable[[Sequence[Cell], dict[str, Held], Ready], None]
-"""Searches cells until they are done or `over()`: the cells, what is stored of each by its key, and who opens cases."""
-DEVICE_RETRIES = 1  # at least, of a measurement during which a device was lost: that says nothing of the placement
-PAUSES_S = (60.0, 120.0, 300.0, 600.0)  # before devices that went away are tried again; the last one again and again
-POLL_S = 1.0  # between two looks whether a pause was ended by Ctrl-C
+"""Searches cells until they are done or `over()`. Takes the cells, the stored cells by key, and what opens a case."""
+DEVICE_RETRIES = 1  # at least, for a measurement that lost a device: the loss says nothing about the placement
+PAUSES_S = (60.0, 120.0, 300.0, 600.0)  # before devices that went away are tried again; the last one repeats
+POLL_S = 1.0  # between two checks whether Ctrl-C ended a pause
 
 
 def open_case(case: Case, store: CampaignStore, progress: Progress, over: Stop = never) -> OpenCase:
-    """The case, ready to evaluate placements.
+    """Open the case, so that it can evaluate placements.
 
-    Raises PlacerError where that fails, and InterruptedOpeningError where `over()` meanwhile.
+    Raises PlacerError if that fails, and InterruptedOpeningError if `over()` meanwhile.
     """
     if case.kind == MEASURED:
         from experiments.campaign.measured.case import MeasuredCase
@@ -59,7 +59,7 @@ def open_case(case: Case, store: CampaignStore, progress: Progress, over: Stop =
 
 @dataclass
 class Campaign:
-    """A campaign under way: its store, and how many failures came in a row."""
+    """A campaign under way: its spec and store, and the failures in this run."""
 
     spec: Spec
     store: CampaignStore
@@ -67,22 +67,22 @@ class Campaign:
     over: Stop = never
     clock: Clock = time.perf_counter
     opener: Callable[[Case, CampaignStore, Progress, Stop], OpenCase] = open_case
-    search_files: SearchCells | None = None  # in place of this process, before the cells of devices
+    search_files: SearchCells | None = None  # searches the cells of files first, instead of this process
     sleep: Callable[[float], None] = time.sleep
     in_a_row: int = 0
     seen: set[str] = field(default_factory=set)  # devices that were open in this run
     pauses_s: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """For these devices, since something was measured on them."""
-    failures: Counter[tuple[str, object]] = field(default_factory=Counter)  # of a cell's measurement, or its final one
-    lost: list[str] = field(default_factory=list)  # what could not be measured, case or cell
+    """The pauses for these devices since the last measurement on them."""
+    failures: Counter[tuple[str, object]] = field(default_factory=Counter)  # by cell and measurement, or "final"
+    lost: list[str] = field(default_factory=list)  # cases and cells that could not be measured
     unusable: list[BadInputError] = field(default_factory=list)  # one for each case whose files cannot be used
 
     def run(self) -> None:
-        """Search every cell to its end, or until `over()`. A case that cannot be opened is left out, and is in `lost`;
-        for devices that were open before in this run, it waits up to `spec.patience` minutes.
+        """Search every cell to its end, or until `over()`. A case that cannot be opened is left out and listed in
+        `lost`. If its devices were open earlier in this run, it first waits for them up to `spec.patience` minutes.
 
-        Raises BadInputError where the spec contradicts what is stored, or the files of no case can be used, and
-        PlacerError where the store cannot be written, or too much failed in a row.
+        Raises BadInputError if the spec contradicts what is stored, or if the files of no case can be used, and
+        PlacerError if the store cannot be written, or if too many measurements fail in a row.
         """
         check(self.spec, self.store)
         self._check_warm_start()
@@ -105,11 +105,11 @@ class Campaign:
             raise self.unusable[0]
 
     def _left(self, cells: Sequence[Cell], held: dict[str, Held]) -> list[Cell]:
-        """Those that are not searched to their end, or not compared with their baselines then."""
+        """The cells that still have to be searched to their end, or then compared with their baselines."""
         return [c for c in cells if not held[c.key].is_searched(self.spec.limits) or held[c.key].lacks_final]
 
     def _one_by_one(self, held: dict[str, Held]) -> Sequence[Cell]:
-        """The cells that are searched one after another; all others have been searched before."""
+        """Search the cells of files with `search_files`, if given. Return the cells to search one after another."""
         if self.search_files is None:
             return self.spec.cells
         files = [cell for cell in self.spec.cells if cell.case.kind == PREDICTED]
@@ -119,7 +119,7 @@ class Campaign:
         return [cell for cell in self.spec.cells if cell.case.kind != PREDICTED]
 
     def _case(self, case: Case, cells: Sequence[Cell], held: dict[str, Held]) -> None:
-        """Search the cells of a case; where its devices went away, go on from what is stored when they are back."""
+        """Search the cells of a case. If its devices go away, wait for them and resume from what is stored."""
         while not self.over():
             try:
                 self._searched(case, cells, held)
@@ -141,7 +141,7 @@ class Campaign:
                     self._cell(cell, held[cell.key], opened, carried_placements(facts))
 
     def _waits(self, case: Case, why: str) -> bool:
-        """Wait a while for a case's devices, where they were open before; returns whether to try them again."""
+        """Wait a while for a case's devices if they were open in this run; return whether to try them again."""
         pauses_s = self.pauses_s[case.where]
         left_s = 60.0 * self.spec.patience - sum(pauses_s)
         if case.where not in self.seen or left_s <= 0:
@@ -157,8 +157,8 @@ class Campaign:
         return True
 
     def _ready(self, case: Case) -> tuple[OpenCase, Sequence[Placement]] | None:
-        """A case of files, and what is carried over to its searches; what was found out of it is stored. None where
-        its files cannot be used.
+        """Open a case of files and store the facts about it. Return the case and the placements carried over to its
+        searches; None if its files cannot be used.
         """
         try:
             opened = self.opener(case, self.store, self.progress, self.over)
@@ -169,7 +169,7 @@ class Campaign:
         return opened, carried_placements(facts)
 
     def _opened(self, case: Case, opened: OpenCase) -> dict[str, Any]:
-        """Store what was found out of a case before its first search, and what is carried over to it."""
+        """Store and return the facts about a case before its first search, with what is carried over to it."""
         problem = opened.problem(None)
         facts = dict(opened.opened())
         if self.spec.warm_start:
@@ -184,14 +184,14 @@ class Campaign:
         return read_sources(self.spec.warm_start)
 
     def _check_warm_start(self) -> None:
-        """Read the other campaigns where a case is still to be opened. Raises PlacerError where that fails."""
+        """Read the other campaigns if a case is still to be opened. Raises PlacerError if that fails."""
         cases = dict.fromkeys(cell.case.key for cell in self.spec.cells)
         if self.spec.warm_start and any(self.store.opened(case) is None for case in cases):
             check_stores([path for _, path in self.spec.warm_start], self.store.path)
             _ = self._sources
 
     def _cell(self, cell: Cell, held: Held, case: OpenCase, carried: Sequence[Placement]) -> None:
-        """The rest of a cell's measurements, and its final ones."""
+        """Make the rest of a cell's measurements, and then the final ones."""
         asked = [(trial.placement, trial.result) for trial in held.trials]
         search = CellSearch(cell, case, held.state, asked, self.over, carried)
         n, spent_s = len(held.trials), held.spent_s
@@ -223,7 +223,7 @@ class Campaign:
             self._final(cell, n, case, search)
 
     def _final(self, cell: Cell, n: int, case: OpenCase, search: CellSearch) -> None:
-        """Measure the best side by side with the baselines, after n measurements."""
+        """Measure the best placement side by side with the baselines, after `n` measurements."""
         while True:
             final = case.final(search.finalist, search.calibration)
             if isinstance(final, Failed):
@@ -241,9 +241,7 @@ class Campaign:
     def _evaluated(
         self, cell: Cell, n: int, case: OpenCase, placement: Placement, calibration: Calibration
     ) -> Result | None:
-        """What a placement comes to, tried again where that failed and may pass; None where it might have been tried
-        again and `over()`.
-        """
+        """The result of a placement. A failure that may pass is tried again; None if `over()` before such a retry."""
         while True:
             result = case.evaluate(placement, calibration)
             if isinstance(result, Measured) or not case.clocked:
@@ -255,8 +253,8 @@ class Campaign:
                 return None
 
     def _is_last(self, cell: Cell, what: object, failed: Failed) -> bool:
-        """Whether a measurement is not tried again after this failure. Those count for which the devices went away
-        afterwards, too: the placement may be what ends them.
+        """Whether a measurement is not tried again after this failure. A failure counts even if the devices went away
+        afterwards, because the placement may be the cause.
         """
         self.failures[cell.key, what] += 1
         retries = max(self.spec.retries, DEVICE_RETRIES if failed.reason == "device" else 0)
@@ -273,7 +271,7 @@ class Campaign:
         self._lose(case, None, Failed("case", str(error)))
 
     def _lose(self, case: Case, cell: Cell | None, failed: Failed) -> None:
-        """Store that a whole case, or the end of a cell, could not be measured."""
+        """Store that a whole case, or the final measurement of a cell, failed."""
         what = case.key if cell is None else cell.key
         self.store.keep_failure(case.key, None if cell is None else cell.key, None, failed)
         self.progress.failed(what, failed.detail)
@@ -281,7 +279,7 @@ class Campaign:
             self.lost.append(what)
 
     def _count(self, cell: Cell, result: Result, clocked: bool) -> None:
-        """Raises PlacerError after too many failures in a row."""
+        """Count the failures in a row. Raises PlacerError after `spec.stop_after` of them."""
         self.in_a_row = self.in_a_row + 1 if clocked and isinstance(result, Failed) else 0
         if isinstance(result, Failed) and self.in_a_row >= self.spec.stop_after:
             raise PlacerError(
@@ -291,7 +289,7 @@ class Campaign:
 
 
 def check(spec: Spec, store: CampaignStore) -> None:
-    """Raises BadInputError where the spec means something else by a case than what is stored under its name."""
+    """Raises BadInputError if a case of the spec has other terms than the case stored under its name."""
     stored = store.terms()
     for case in dict.fromkeys(cell.case.key for cell in spec.cells):
         here = next(cell.case for cell in spec.cells if cell.case.key == case)

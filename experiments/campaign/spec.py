@@ -72,33 +72,34 @@ TABLES: dict[str, type[Document]] = {"predicted": PredictedTable, "measured": Me
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A campaign: its cells in the order in which they are searched, and how far each goes."""
+    """A campaign: its cells in the order in which they are searched, and the limits of each search."""
 
     path: Path
     store: Path
     cells: tuple[Cell, ...]
-    budgets: tuple[int, ...]  # measurements, ascending: a search goes to the last, and a report looks at each
+    budgets: tuple[int, ...]  # measurements, ascending: a search takes the last number, and a report compares at each
     minutes: float | None  # of each cell
     retries: int  # of a measurement that failed
     stop_after: int  # failures in a row end the campaign
-    patience: float  # minutes for which devices that went away are waited for
-    warm_start: tuple[tuple[str, Path], ...] = ()  # other campaigns' stores, by the names that cases know them by
+    patience: float  # minutes to wait for devices that went away
+    warm_start: tuple[tuple[str, Path], ...] = ()  # other campaigns' stores, each with its name in the cases' terms
 
     @property
     def measurements(self) -> int:
-        """How many each cell may take."""
+        """The number of measurements that each cell may take."""
         return self.budgets[-1]
 
     @property
     def limits(self) -> Limits:
-        """How far each cell goes."""
+        """The limits of each cell's search."""
         return Limits(self.measurements, self.minutes)
 
 
 def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = False) -> Spec:
-    """Read a campaign, and the graphs and topologies that it names. warm_start: more stores than the file names.
+    """Read a campaign's file, and digest the graphs and topologies that it names. Raises BadInputError.
 
-    lenient: files that it names may be gone, because nothing is to be run. Raises BadInputError.
+    warm_start: stores in addition to those in the file. lenient: files that the spec names may be missing, because
+    nothing is to be run.
     """
     file = _parsed(path)
     _check_words(path, file)
@@ -126,7 +127,7 @@ def read_spec(path: Path, warm_start: Sequence[Path] = (), *, lenient: bool = Fa
 def _parsed(path: Path) -> SpecFile:
     try:
         content = tomllib.loads(read_input(path, FORMAT).decode())
-    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, and of a number of too many digits
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or a number with too many digits
         raise BadInputError(f"{path}: not TOML: {error}; correct it there.") from None
     if content.get("format") != FORMAT:
         found = short(str(content["format"])) if "format" in content else "missing"
@@ -145,14 +146,14 @@ def _check_words(path: Path, file: SpecFile) -> None:
 
 
 def _warm_start(path: Path, file: SpecFile, more: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
-    """The stores that cases start from, each by its way from the folder of the spec."""
+    """The stores that cases start from, each with its path relative to the folder of the spec as a name."""
     stores = [*(beside(path.parent, name) for name in _once(path, "warm_start", file.warm_start)), *more]
     folder = path.parent.resolve()
     return tuple({os.path.relpath(store.resolve(), folder): store for store in stores}.items())
 
 
 def _with_warm_start(case: Case, warm: tuple[tuple[str, Path], ...]) -> Case:
-    """The case, which means another search where it starts from other campaigns."""
+    """The case with its warm start as a term, because a search that starts from other campaigns is another search."""
     return replace(case, terms={**case.terms, "warm_start": [name for name, _ in warm]}) if warm else case
 
 
@@ -199,7 +200,7 @@ def _measured(path: Path, table: MeasuredTable, i: int, lenient: bool) -> list[C
 
 
 def _once(path: Path, key: str, values: list[Any]) -> list[Any]:
-    """The values of a key. Raises BadInputError where one stands there twice."""
+    """Return the values of a key. Raises BadInputError if one occurs twice."""
     twice = first_twice(values)
     if twice is not None:
         raise BadInputError(f"{path}: {key} has {short(str(twice))} twice; leave one of them out.")
@@ -207,7 +208,7 @@ def _once(path: Path, key: str, values: list[Any]) -> list[Any]:
 
 
 def _unlike(path: Path, cases: list[Case]) -> list[Case]:
-    """The cases. Raises BadInputError where two would be stored under one name."""
+    """Return the cases. Raises BadInputError if two would be stored under one name."""
     known: dict[str, Case] = {}
     for case in cases:
         if case.key in known:
@@ -219,7 +220,7 @@ def _unlike(path: Path, cases: list[Case]) -> list[Case]:
 
 
 def _said(error: msgspec.ValidationError) -> str:
-    """What is wrong with the file, in its words: which key, and what is allowed."""
+    """The error in the file's own words: which key is wrong, and what is allowed."""
     wrong, what, where = complaint(error)
     key = where.removeprefix("$").lstrip(".").removesuffix("[...]")
     table = re.match(r"\w*", key)
@@ -235,7 +236,7 @@ def _said(error: msgspec.ValidationError) -> str:
 
 
 def _choices(kind: type[Document], key: str) -> str:
-    """What a key that takes one of a few words may be."""
+    """The allowed words of a key that takes one of a few, after a colon; "" for other keys."""
     hint = kind.__annotations__.get(key.rpartition(".")[2], "")
     words = re.findall(r'"([^"]+)"', str(hint)) or re.findall(r"'([^']+)'", str(hint))
     return f": {listed(words)}" if words else ""

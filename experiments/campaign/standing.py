@@ -1,4 +1,4 @@
-"""Where a campaign stands: facts for each cell, read from its store alone."""
+"""The standing of a campaign: facts about each cell, read from its store alone."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Facts = dict[str, Any]
 
 
 def standing(store: CampaignStore, held: Sequence[Held] | None = None) -> Facts:
-    """What `placer campaign status --json` prints. Times are seconds. held: the cells, if they were read before; a run
-    may add others meanwhile.
+    """The facts that `placer campaign status --json` prints. Times are seconds. held: the cells, if they were read
+    before; a run may add others meanwhile.
     """
     held, failures = store.held() if held is None else held, store.failures()
     opened = {key: store.opened(key) for key in dict.fromkeys(cell.case_key for cell in held)}
@@ -79,19 +79,21 @@ def _state(held: Held) -> str:
 
 
 def best_single_s(opened: Facts | None) -> float:
-    """Seconds on the fastest single device; infinity where none ran."""
+    """Seconds on the fastest single device; infinity if none ran."""
     return min((step_s for _, step_s in (opened or {}).get("singles", []) if step_s is not None), default=inf)
 
 
 def best_s(trials: tuple[StoredTrial, ...], single_s: float) -> float:
-    """Seconds of the fastest of the trials and the single device; infinity if nothing ran."""
+    """Seconds of the fastest trial or of the single device; infinity if nothing ran."""
     return min(single_s, fastest_s(trial.result for trial in trials))
 
 
 def after(store: CampaignStore, budgets: tuple[int, ...]) -> list[Facts]:
-    """For each case and searcher, the ratio to the best single device after so many measurements: the median over
-    seeds, of those that went so far or ended before; None where there is none. side_by_side: where all of these had
-    come to their end and were measured beside the device there; other measured ones are of races, each alone.
+    """For each case and searcher, the ratio to the best single device after each budget of measurements.
+
+    The ratio is the median over the seeds that reached the budget or ended earlier; None if there are none.
+    side_by_side: whether all of these ratios come from the final measurement beside the device; other ratios of
+    measured cases come from races.
     """
     rows: dict[tuple[str, str], list[Held]] = {}
     for held in store.held():
@@ -112,20 +114,25 @@ def after(store: CampaignStore, budgets: tuple[int, ...]) -> list[Facts]:
 
 
 def _reached(cells: list[Held], budget: int, single_s: float) -> list[tuple[float, bool]]:
-    """Of each cell that went so far: the ratio to the best single device, and whether that was side by side."""
+    """For each cell that reached `budget` or ended: its ratio to the best single device, and whether that was
+    measured side by side.
+    """
     far = [held for held in cells if len(held.trials) >= budget or _is_over(held)]
     return [found for held in far if (found := _ratio_after(held, budget, single_s)) is not None]
 
 
 def _is_over(held: Held) -> bool:
-    """Whether a search has come to its end, be it by its minutes."""
+    """Whether a search has ended, also because its minutes are up."""
     if held.wanted is None:
         return held.ended is not None
     return held.is_searched(Limits(held.wanted, held.minutes))
 
 
 def _ratio_after(held: Held, budget: int, single_s: float) -> tuple[float, bool] | None:
-    """Of many mappings the luckiest in its race looks too good, so that no race counts as better than the end."""
+    """The ratio after `budget` measurements, and whether it was measured side by side; None if the times are missing.
+
+    A race result is capped at the final side-by-side ratio, because the luckiest of many races looks too good.
+    """
     final = held.final if held.final and not held.lacks_final else {}
     end = final["best_single_s"] / final["best_s"] if final.get("best_single_s") else None
     if end is not None and budget >= len(held.trials):

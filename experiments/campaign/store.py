@@ -1,4 +1,4 @@
-"""What a campaign has measured, in one SQLite file: each measurement is one transaction with the searcher's state."""
+"""A campaign's measurements in one SQLite file: each is stored in one transaction with the searcher's state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from search.problem.problem import Placement
 
 SQLITE = b"SQLite format 3\0"
 PROFILE, SHAPE = "profile", "shape"  # names of contents
-# Each script raises the schema by one version; a file of an older one gets those that it lacks.
+# Each script raises the schema by one version; an older file gets the scripts that it lacks.
 MIGRATIONS = (
     """
     CREATE TABLE cases (
@@ -72,7 +72,7 @@ MIGRATIONS = (
 
 @dataclass(frozen=True)
 class StoredTrial:
-    """One measurement of a cell. seconds: that asking and measuring took."""
+    """One measurement of a cell. seconds: the time that asking and measuring took."""
 
     n: int
     placement: Placement
@@ -82,7 +82,7 @@ class StoredTrial:
 
 @dataclass(frozen=True)
 class WantedCell:
-    """A cell as the spec has it, to be stored. terms: of its case."""
+    """A cell of the spec, to be stored. terms: those of its case."""
 
     key: str
     case_key: str
@@ -96,20 +96,20 @@ class WantedCell:
 
 @dataclass(frozen=True)
 class Held:
-    """A cell as it is stored. state: what its search goes on from, None before its first measurement."""
+    """A cell as it is stored. state: from which its search resumes; None before its first measurement."""
 
     key: str
     case_key: str
     kind: str
     searcher: str
     seed: int
-    wanted: int | None  # measurements; None where the spec no longer has the cell
+    wanted: int | None  # measurements; None if the spec no longer has the cell
     minutes: float | None
     state: dict[str, Any] | None
     ended: str | None  # why nothing more is to be measured
     final: dict[str, Any] | None  # its best mapping and the best single device side by side
     trials: tuple[StoredTrial, ...]
-    notes: tuple[str, ...] = ()  # what its searcher noted of its search
+    notes: tuple[str, ...] = ()  # its searcher's notes on the search
 
     @property
     def spent_s(self) -> float:
@@ -117,23 +117,23 @@ class Held:
         return sum(trial.seconds for trial in self.trials)
 
     def is_searched(self, limits: Limits) -> bool:
-        """Whether nothing more is to be asked."""
+        """Whether its search has ended or has used up `limits`."""
         return self.ended is not None or not limits.allow(len(self.trials), self.spent_s)
 
     @property
     def lacks_final(self) -> bool:
-        """Whether its best mapping is still to be measured beside the baselines, or anew after more measurements."""
+        """Whether its best mapping still has to be measured beside the baselines, or again after more measurements."""
         return self.kind == MEASURED and (self.final or {}).get("n") != len(self.trials)
 
 
 class CampaignStore:
-    """One file, one writer, readers at any time. Every method that writes is one transaction, and durable."""
+    """A campaign's file: one writer, readers at any time. Every method that writes is one durable transaction."""
 
     def __init__(self, path: Path, *, reads: bool = False, migrations: Sequence[str] = MIGRATIONS) -> None:
-        """Opens the file, which is made where there is none. reads: only to read what is there.
+        """Opens the file, or makes it if it is missing. reads: only read an existing file.
 
-        Raises BadInputError where it cannot be used, where another campaign writes to it, and where a newer Placer
-        wrote it, and PlacerError where it is to be written and cannot.
+        Raises BadInputError if the file cannot be used, if another campaign writes to it, or if a newer Placer wrote
+        it, and PlacerError if it has to be written and cannot be.
         """
         self.path, self.migrations = path, migrations
         self._lock_fd: int | None = None
@@ -162,7 +162,7 @@ class CampaignStore:
             raise
 
     def _prepare(self, reads: bool) -> None:
-        """Check what is there, and make what is not. Raises as `__init__`."""
+        """Check what is in the file, and make what is missing unless `reads`. Raises the errors of `__init__`."""
         self._check_ours()
         version = self._version(reads)
         if not reads:
@@ -181,9 +181,11 @@ class CampaignStore:
         self._unlock()
 
     def _lock(self) -> None:
-        """The kernel lets go of it where this process dies. The store itself is not locked, because SQLite locks it."""
+        """Lock a file beside the store, because SQLite locks the store itself. The kernel releases the lock if this
+        process dies. Raises BadInputError if another campaign holds it.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        path = self.path.resolve()  # one lock, by whatever link the store is reached
+        path = self.path.resolve()  # the same lock, whichever link leads to the store
         name = path.with_name(path.name + ".lock")
         self._lock_fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -200,14 +202,14 @@ class CampaignStore:
             self._lock_fd = None
 
     def _check_ours(self) -> None:
-        """Raises BadInputError for a file that has something else in it."""
+        """Raises BadInputError if the file holds something other than a campaign."""
         tables = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])  # set with the first tables
         if tables and not (version and {"cases", "cells", "trials"} <= tables):
             raise BadInputError(f"{self.path} is an SQLite file, but no store of a campaign; name another.")
 
     def _version(self, reads: bool) -> int:
-        """The schema's. Raises BadInputError for one that cannot be used, or `reads` and lacks something."""
+        """The version of the schema. Raises BadInputError if it is unknown, or if `reads` and it is not the newest."""
         version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
         newest = len(self.migrations)
         if not 0 <= version <= newest:
@@ -230,7 +232,7 @@ class CampaignStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All that is executed in the block, or nothing. Raises PlacerError where it cannot be written."""
+        """Execute everything in the block or nothing. Raises PlacerError if the store cannot be written."""
         try:
             with self._file.transaction():
                 yield
@@ -243,7 +245,7 @@ class CampaignStore:
         self._file.settle()
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
-        """What a query finds. Raises BadInputError for a store that is damaged."""
+        """The rows that a query finds. Raises BadInputError if the store is damaged."""
         try:
             return self.connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
@@ -253,7 +255,7 @@ class CampaignStore:
 
     @contextmanager
     def _reading(self, table: str) -> Iterator[None]:
-        """A block that reads what rows hold. Raises BadInputError where that is nothing that a campaign wrote."""
+        """A block that reads the values of rows. Raises BadInputError if a value is not what a campaign writes."""
         try:
             yield
         except ERRORS as error:
@@ -263,13 +265,13 @@ class CampaignStore:
             ) from None
 
     def terms(self) -> dict[str, dict[str, Any]]:
-        """The terms of each case that is stored."""
+        """The terms of each stored case."""
         rows = self._rows("SELECT key, terms FROM cases")
         with self._reading("cases"):
             return {key: dict(json.loads(text)) for key, text in rows}
 
     def want(self, cells: Iterable[WantedCell]) -> None:
-        """Take over the cells of a spec; what is stored of others stays."""
+        """Take over the cells of a spec; other stored cells are kept."""
         with self._transaction():
             self.connection.execute("UPDATE cells SET wanted = 0")
             for place, cell in enumerate(cells):
@@ -281,38 +283,38 @@ class CampaignStore:
                     "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL) ON CONFLICT (key) DO UPDATE "
                     "SET place = excluded.place, case_key = excluded.case_key, searcher = excluded.searcher, "
                     "seed = excluded.seed, wanted = excluded.wanted, minutes = excluded.minutes, "
-                    # What found nothing in its minutes may find something in others.
+                    # A search that found nothing within its minutes may find something within other minutes.
                     "ended = CASE WHEN minutes IS excluded.minutes THEN ended END",
                     (cell.key, place, cell.case_key, cell.searcher, cell.seed, cell.measurements, cell.minutes),
                 )
 
     def opened(self, case_key: str) -> dict[str, Any] | None:
-        """What was found out of a case before its search began; None where that is not stored."""
+        """The facts found out about a case before its search began; None if they are not stored."""
         found = self._rows("SELECT opened FROM cases WHERE key = ? AND opened IS NOT NULL", case_key)
         with self._reading("cases"):
             return checked(found[0][0], Opened) if found else None
 
     def content(self, case_key: str, name: str) -> bytes | None:
-        """More of what was found out of a case, which few ask for: PROFILE or SHAPE. None where there is none."""
+        """Further data about a case, PROFILE or SHAPE, which few callers need; None if it is not stored."""
         found = self._rows("SELECT content FROM contents WHERE case_key = ? AND name = ?", case_key, name)
         with self._reading("contents"):
-            return bytes(memoryview(found[0][0])) if found else None  # of bytes, and of nothing else
+            return bytes(memoryview(found[0][0])) if found else None  # TypeError if not bytes
 
     def keep_opened(
         self, case_key: str, opened: dict[str, Any], contents: Mapping[str, bytes] = MappingProxyType({})
     ) -> None:
-        """Store what was found out of a case. contents: by name, what `content` returns."""
+        """Store what was found out about a case. contents: by name, the data that `content` returns."""
         with self._transaction():
             self.connection.execute("UPDATE cases SET opened = ? WHERE key = ?", (json.dumps(opened), case_key))
             rows = [(case_key, name, content) for name, content in contents.items()]
             self.connection.executemany("INSERT OR REPLACE INTO contents VALUES (?, ?, ?)", rows)
 
     def keep(self, cell: str, trial: StoredTrial, state: dict[str, Any]) -> None:
-        """Store a measurement, and the state from which its search goes on."""
+        """Store a measurement, and the state from which its search resumes."""
         self.keep_all(cell, [trial], state)
 
     def keep_all(self, cell: str, trials: Iterable[StoredTrial], state: dict[str, Any]) -> None:
-        """Store measurements together, and the state from which their search goes on."""
+        """Store measurements together, and the state from which their search resumes."""
         at = time.time()
         rows = [
             (cell, trial.n, json.dumps(trial.placement), json.dumps(to_plain(trial.result)), trial.seconds, at)
@@ -328,12 +330,12 @@ class CampaignStore:
             self.connection.execute("UPDATE cells SET ended = ? WHERE key = ?", (why, cell))
 
     def keep_final(self, cell: str, final: dict[str, Any]) -> None:
-        """Store what a cell's best mapping came to beside the best single device."""
+        """Store the result of a cell's best mapping beside the best single device."""
         with self._transaction():
             self.connection.execute("UPDATE cells SET final = ? WHERE key = ?", (json.dumps(final), cell))
 
     def keep_failure(self, case_key: str, cell: str | None, n: int | None, failed: Failed) -> None:
-        """Store a failure, of a measurement or of a whole case."""
+        """Store the failure of a measurement or of a whole case."""
         row = (case_key, cell, n, failed.reason, failed.detail, time.time())
         with self._transaction():
             self.connection.execute(
@@ -341,19 +343,19 @@ class CampaignStore:
             )
 
     def failures(self) -> list[dict[str, Any]]:
-        """All failures, in their order: `case`, `cell`, `n`, `reason`, `detail`, `at`."""
+        """All failures in their order, each with `case`, `cell`, `n`, `reason`, `detail` and `at`."""
         rows = self._rows("SELECT case_key, cell, n, reason, detail, at FROM failures ORDER BY id")
         with self._reading("failures"):
             return [msgspec.structs.asdict(typed(row, FailureRow)) for row in rows]
 
     def times(self) -> dict[tuple[str, int], float]:
-        """When each measurement was stored, by cell and number, in seconds since the epoch."""
+        """The time at which each measurement was stored, by cell and number, in seconds since the epoch."""
         rows = self._rows("SELECT cell, n, at FROM trials")
         with self._reading("trials"):
             return {(cell, n): at for cell, n, at in typed(rows, list[tuple[str, int, Seconds]])}
 
     def held(self) -> list[Held]:
-        """All cells, in the order of the spec, those that it no longer has last. One moment's view."""
+        """All cells in the order of the spec, followed by cells that it no longer has. A view of one moment."""
         with suppress(sqlite3.Error):
             self.connection.execute("BEGIN")
         try:
@@ -377,7 +379,7 @@ class CampaignStore:
 
 
 def _held(found: Sequence[Any], trials: tuple[StoredTrial, ...]) -> Held:
-    """Raises ERRORS."""
+    """A stored cell from its row. Raises ERRORS."""
     row = typed(found, HeldRow)
     final = None if row.final is None else checked(row.final, Final)
     state = unsealed(row.state)

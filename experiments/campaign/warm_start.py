@@ -1,4 +1,4 @@
-"""Warm starts: what other campaigns found fastest for alike cases, carried over to a case before its searches begin."""
+"""Warm starts: other campaigns' fastest placements of similar cases, carried over to a case before it is searched."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from search.problem.problem import Placement, Problem
 from search.problem.searcher import never
 
 MOST = 3  # placements carried to a case, each of which every search of it measures
-LEAST = 0.5  # likeness of a case from which anything is carried
-FAR = 1.1  # nothing is carried that is predicted so many times slower than the best start that is known without it
-WARM = "warm_start"  # key of what is stored with an opened case
+LEAST = 0.5  # likeness that a case needs so that placements are carried from it
+FAR = 1.1  # a carried placement's prediction is at most this many times that of the best start without it
+WARM = "warm_start"  # key of the warm start in an opened case's facts
 
 Facts = dict[str, Any]
 
@@ -39,12 +39,12 @@ class Source:
     store: str
     case: str
     objective: str
-    shape: Shape | None  # None where an older Placer stored none
+    shape: Shape | None  # None if an older Placer stored none
     fastest: tuple[tuple[float, Placement], ...]
 
 
 def check_stores(paths: Sequence[Path], own: Path) -> None:
-    """Raises BadInputError for a warm start from what is no store, or from the campaign's own."""
+    """Raises BadInputError if a path is not a campaign's store, or is this campaign's own store."""
     for path in paths:
         if path.resolve() == own.resolve():
             raise BadInputError(f"the warm start {path} is this campaign's own store; name another campaign's.")
@@ -53,7 +53,7 @@ def check_stores(paths: Sequence[Path], own: Path) -> None:
 
 
 def read_sources(paths: Sequence[tuple[str, Path]]) -> list[Source]:
-    """The cases of stores, which are given as (name, path). Raises PlacerError for one that cannot be read."""
+    """The cases of stores given as (name, path). Raises PlacerError if a store cannot be read."""
     return [source for name, path in paths for source in _sources(name, path)]
 
 
@@ -77,7 +77,7 @@ def _shape(path: Path, content: bytes) -> Shape:
 
 
 def _fastest(cells: Sequence[Held], single_s: float) -> tuple[tuple[float, Placement], ...]:
-    """The MOST fastest placements, of those that were stepped to the end and beat the best single device."""
+    """The fastest placements, at most MOST, that took all their steps and beat the best single device."""
     ran = sorted(
         (trial.result.step_s, trial.placement)
         for held in cells
@@ -89,11 +89,12 @@ def _fastest(cells: Sequence[Held], single_s: float) -> tuple[tuple[float, Place
 
 
 def warm_start(problem: Problem, sources: Sequence[Source], told: Sequence[Placement]) -> Facts:
-    """What is carried over to a problem, as plain data to be stored. told: placements that its searches are told.
+    """Return what is carried over to a problem, as plain data to be stored. told: placements whose results its searches
+    already know.
 
-    `carried`: each placement, with where it is from, what it came to there and what is predicted here, the fastest of
-    the most alike case first. `cases`: all of the sources, with their likeness or why nothing is carried. `start_s`:
-    what is predicted for the best mapping with which a search begins without.
+    `carried`: each placement with its origin, its step time there and its prediction here; the fastest placement of
+    the most similar case comes first. `cases`: all sources, with their likeness and number of mappings. `start_s`: the
+    prediction for the best mapping with which a search begins without a warm start.
     """
     target = Shape.of(problem)
     shares = [_likeness(problem, target, source) for source in sources]
@@ -119,7 +120,7 @@ def warm_start(problem: Problem, sources: Sequence[Source], told: Sequence[Place
 
 
 def _likeness(problem: Problem, target: Shape, source: Source) -> float:
-    """0 for a case of another objective or of a store without shapes."""
+    """The likeness of a source to the problem; 0 for another objective or a store without shapes."""
     if source.shape is None or source.objective != problem.objective:
         return 0.0
     return likeness(source.shape, target)
@@ -132,12 +133,12 @@ def _in_turn(sources: Sequence[Source]) -> Iterator[tuple[Source, float, Placeme
 
 
 def carried_placements(opened: Facts) -> list[Placement]:
-    """What is asked first in a case, by what was stored when it was opened."""
+    """The placements that searches of a case ask for first, from the facts stored when it was opened."""
     return [tuple(row["placement"]) for row in opened.get(WARM, {}).get("carried", [])]
 
 
 def carried_line(warm: Facts) -> str:
-    """What is carried over to a case, in a line."""
+    """One line that says what is carried over to a case."""
     carried, cases = warm["carried"], warm["cases"]
     if not carried:
         most = max((row["likeness"] for row in cases), default=0.0)
@@ -151,8 +152,8 @@ def carried_line(warm: Facts) -> str:
 
 
 def warm_facts(case: str, opened: Facts, cells: Sequence[Held]) -> Facts:
-    """What was carried over to a case, and what came of it: `first_s` is what the first of it came to, `own_first_s`
-    what the first mapping that a search chose itself came to (medians over the searches; None where there is none).
+    """The facts about what was carried over to a case. `first_s` is the step time of the first carried placement, and
+    `own_first_s` that of the first one that a search chose itself (medians over the searches; None if there is none).
     """
     warm = opened[WARM]
     count = len(warm["carried"])
@@ -174,5 +175,5 @@ def _median_s(cells: Sequence[Held], n: int) -> float | None:
 
 
 def stored_shape(problem: Problem) -> bytes:
-    """A problem's shape as it is stored, from which other campaigns carry."""
+    """A problem's shape as it is stored, with which other campaigns carry its placements over."""
     return msgspec.msgpack.encode(Shape.of(problem))

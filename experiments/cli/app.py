@@ -40,7 +40,7 @@ app = typer.Typer(
 app.add_typer(scale)
 app.add_typer(campaign)
 
-INTERRUPTED = 130  # how typer ends on KeyboardInterrupt
+INTERRUPTED = 130  # typer's exit code on KeyboardInterrupt
 LEFT = "what was measured is in the store, if you gave one."
 
 
@@ -374,7 +374,7 @@ def main() -> None:
 
 
 def _run(signals: Signals) -> tuple[int, str]:
-    """Run the command that was given: its exit code, and the line that explains it."""
+    """Run the command that was given. Return its exit code, and the line that explains it."""
     code, line = 0, ""
     try:
         try:
@@ -389,7 +389,7 @@ def _run(signals: Signals) -> tuple[int, str]:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
         failure = in_one_line(error)
-        if signals.pressed():  # it may be what a library made of the signal
+        if signals.pressed():  # a library may have turned the signal into this error
             code = INTERRUPTED
         elif failure is not None:
             code, line = PlacerError.exit_code, failure

@@ -30,7 +30,7 @@ def bench(
 
     Example: placer bench main-job --record
     """
-    del as_json  # its last line is JSON with and without
+    del as_json  # the last line is JSON with and without it
     from experiments.benches import ALL, record_all, run_bench
     from experiments.benches.bench import BenchOptions
 

@@ -1,4 +1,4 @@
-"""`placer campaign`: run one, see where it stands, and take out what it measured."""
+"""`placer campaign`: run a campaign, show its standing, and export and report what it measured."""
 
 from __future__ import annotations
 
@@ -171,14 +171,14 @@ def _show_written(facts: dict[str, Any]) -> None:
 
 
 def _ray(address: str) -> AbstractContextManager[object]:
-    """The connection to a Ray cluster. Raises BadInputError where there is none."""
+    """The connection to a Ray cluster. Raises BadInputError if there is none."""
     from placer.devices.ray.connection import connect
 
     return connect(address)
 
 
 def _opened(path: Path) -> CampaignStore:
-    """The store of a campaign, to read. Raises BadInputError and PlacerError where there is none."""
+    """The store of a campaign, opened for reading. Raises BadInputError and PlacerError if there is none."""
     from experiments.campaign.store import CampaignStore
 
     spec = _read(path)
@@ -186,13 +186,13 @@ def _opened(path: Path) -> CampaignStore:
 
 
 def _inputs(path: Path) -> list[Path]:
-    """What a campaign is read from: its spec and its store. Raises BadInputError."""
+    """The files that a campaign is read from: its spec and its store. Raises BadInputError."""
     spec = _read(path)
     return [path] if spec is None else [path, spec.store]
 
 
 def _read(path: Path) -> Spec | None:
-    """The spec, whose files may be gone; None for a store. Raises BadInputError."""
+    """The spec, whose files may be missing; None for a store. Raises BadInputError."""
     from experiments.campaign.spec import read_spec
     from experiments.campaign.store import is_store
 

@@ -1,4 +1,4 @@
-"""What libraries raise where a step, or this machine's memory, fails, as one line each."""
+"""One line for each error that libraries raise when a step fails, or this machine lacks memory or a folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_MEMORY = ("can't start new thread", "failed to map segment", "cannot allocate
 
 
 def in_one_line(error: Exception) -> str | None:
-    """None for what may be a fault of ours, whose traceback is needed."""
+    """One line about the error; None if it may be a bug in Placer, whose traceback is needed."""
     errors = getattr(sys.modules.get("tensorflow"), "errors", None)
     if errors is not None and isinstance(error, errors.OpError):
         return f"TensorFlow failed ({type(error).__name__}): {what_failed(error)}; run the step by itself to see where."

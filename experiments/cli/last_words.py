@@ -1,4 +1,4 @@
-"""One line about a process that ended without a word, as native libraries end it where they get no more memory."""
+"""One line about a process that ended without a word, as native libraries end it when they get no more memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import NoReturn
 LIMITS = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ENDED = b"."
-_open: list[int] = []  # by which the child is told that all is well
+_open: list[int] = []  # the pipe through which the child is told that all is well
 
 
 @contextmanager
 def last_words() -> Iterator[None]:
-    """Where this process's memory is limited, a child says so if the block never ends. The exit code stays the one
-    that the library left. Enter it before there are threads.
+    """If this process's memory is limited, have a child process say so if the process ends within the block. The exit
+    code remains the one that the library left. Enter the block before there are threads.
     """
     limits = memory_limits()
     if not limits:
@@ -27,7 +27,7 @@ def last_words() -> Iterator[None]:
     heard, ours = os.pipe()
     _open[:] = [ours]
     child = None
-    with suppress(OSError):  # without memory for a child, the command runs all the same
+    with suppress(OSError):  # without memory for a child, the command runs anyway
         child = os.fork()
     if child == 0:
         os.close(ours)
@@ -44,24 +44,24 @@ def last_words() -> Iterator[None]:
 
 
 def become_another() -> None:
-    """This process goes on as another program, which ends as it likes."""
+    """Tell the child that this process goes on as another program, about whose end it need say nothing."""
     for ours in _open:
         with suppress(OSError):
             os.write(ours, ENDED)
 
 
 def memory_limits() -> dict[str, int]:
-    """What this process may take, in KiB, by the shell's name of the limit."""
+    """The memory that this process may take, in KiB, by the shell's name of the limit."""
     taken = {name: resource.getrlimit(limit)[0] for name, limit in LIMITS.items()}
     return {name: size // 1024 for name, size in taken.items() if size != resource.RLIM_INFINITY}
 
 
 def _watch(heard: int, limits: dict[str, int]) -> NoReturn:
-    """In the child: wait until the process has ended, in whichever way."""
+    """Wait, in the child, for the end of the process or of its block. If the process ended first, say why."""
     try:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        os.closerange(0, 2)  # who reads what the process prints is not to wait for this one
+        os.closerange(0, 2)  # so that readers of the process's output do not wait for the child
         if os.read(heard, 1) != ENDED:
             listed = " and ".join(f"{name} is {kib}" for name, kib in limits.items())
             why = f"where no line above says why, a native library got no more memory ({listed}): give it more."

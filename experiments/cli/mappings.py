@@ -1,4 +1,4 @@
-"""`placer show` and `placer diff`: what mapping files hold."""
+"""`placer show` and `placer diff`: the content of mapping files."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ MaxMemory = Annotated[
     ),
 ]
 
-# What ops take.
+# Where the costs of ops come from.
 Costs = Annotated[
     str, typer.Option("--costs", help="profiled, or predicted from --operators, so that nothing is profiled.")
 ]
@@ -86,7 +86,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 
 
 def device_spec(workers: int | None, spec: str | None) -> str | None:
-    """--workers N is short for --devices workers:N. Raises BadInputError where both are given."""
+    """The value of --devices; --workers N is short for workers:N. Raises BadInputError if both are given."""
     if workers is not None and spec is not None:
         raise BadInputError("--workers and --devices both name the devices; give one of them.")
     return spec if workers is None else f"workers:{workers}"
@@ -101,7 +101,7 @@ def search_settings(
     max_memory: list[str] | None,
     **others: Any,
 ) -> SearchSettings:
-    """What `search` and `compare` were asked for. others: settings by their own names. Raises BadInputError."""
+    """The settings given to `search` or `compare`. others: settings by their own names. Raises BadInputError."""
     from experiments.jobs.search.settings import SearchSettings  # slow to import
 
     return SearchSettings(
@@ -115,7 +115,7 @@ def search_settings(
 
 
 def predicting_from(costs: str, operators: Path | None) -> Path | None:
-    """The store of op times that --costs predicted takes; None for profiled costs. Raises BadInputError."""
+    """The store of op times for --costs predicted; None for profiled costs. Raises BadInputError."""
     if costs not in COSTS:
         raise BadInputError(f"--costs is {short(costs)}; give {' or '.join(COSTS)}.")
     if costs == PROFILED:
@@ -132,13 +132,13 @@ def predicting_from(costs: str, operators: Path | None) -> Path | None:
 
 
 def program_in(model: str) -> str | None:
-    """The file of a model that is named as file.py:function."""
+    """The file of a model that is named as file.py:function; None for other models."""
     file, _, _ = model.rpartition(":")
     return file if file.endswith(".py") else None
 
 
 def planned_files(graph: str, topology: Path | None, spec: str | None, batch: int | None) -> tuple[str, Path]:
-    """The two files of a plan with profiled costs. Raises BadInputError where something else is given."""
+    """The two files of a plan with profiled costs. Raises BadInputError if something else is given."""
     if topology is None or spec is not None or batch is not None:
         raise BadInputError(
             "with the costs of a graph file, give GRAPH and TOPOLOGY, and no --workers, --devices or --batch; a model "
@@ -149,10 +149,10 @@ def planned_files(graph: str, topology: Path | None, spec: str | None, batch: in
 
 @contextmanager
 def measuring(store: Path | None = None) -> Iterator[Store | None]:
-    """Everything that is printed in the block, also by programs that it starts, goes to stderr. Yields the opened
-    store, None if none is given.
+    """Send everything that is printed in the block, also by programs that it starts, to stderr. Yield the opened store;
+    None if none is given.
 
-    Raises PlacerError for an error of TensorFlow's, and where memory is lacking.
+    Raises PlacerError for each error that `in_one_line` explains, such as TensorFlow's errors and a lack of memory.
     """
     from placer.measure.store import Store
 
@@ -167,7 +167,7 @@ def measuring(store: Path | None = None) -> Iterator[Store | None]:
 
 
 def show_result(as_json: bool, facts: dict[str, Any], show: Callable[[], None]) -> None:
-    """Print the facts as JSON, or call `show`. Raises PlacerError where stdout cannot be written."""
+    """Print the facts as JSON, or call `show`. Raises PlacerError if stdout cannot be written."""
     if as_json:
         print(json.dumps(facts, allow_nan=False))
     else:

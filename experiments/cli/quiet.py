@@ -1,4 +1,4 @@
-"""Keeps what TensorFlow logs while it is imported from the terminal."""
+"""Hides from the terminal what TensorFlow logs while it is imported."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ START_UP = (b"WARNING: All log messages before absl::InitializeLog()", b"I0000 "
 
 
 def import_quietly() -> None:
-    """From now on the import of TensorFlow, which TF_CPP_MIN_LOG_LEVEL does not silence, logs nothing but problems."""
+    """From now on, let the import of TensorFlow log only problems. TF_CPP_MIN_LOG_LEVEL does not silence the import."""
     if "tensorflow" not in sys.modules:
         sys.meta_path.insert(0, _Finder())
 
 
 class _Finder(MetaPathFinder):
-    """Finds TensorFlow once, as Python does, and has its code run with stderr filtered."""
+    """Finds TensorFlow once, as Python does, and runs its import with stderr filtered."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -43,7 +43,7 @@ class _Finder(MetaPathFinder):
 
 @contextmanager
 def _filtered() -> Iterator[None]:
-    """What is written to file descriptor 2 in the block appears after it, without START_UP lines."""
+    """Hold back what the block writes to file descriptor 2, and write it after the block without START_UP lines."""
     sys.stderr.flush()
     terminal = os.dup(2)
     with os.fdopen(os.memfd_create("placer_said"), "w+b") as said:

@@ -68,7 +68,9 @@ def varied(model: ScalingModel, text: str) -> tuple[str, list[Value]]:
 
 
 def _range(text: str, where: str) -> list[float]:
-    """The values of 1..16: each whole number, or POINTS of them where there are many; of 0.1..0.9: POINTS numbers."""
+    """The values of a range. 1..16 means each whole number, or POINTS of them if there are more than MOST_VALUES;
+    0.1..0.9 means POINTS numbers.
+    """
     low_text, _, high_text = text.partition("..")
     try:
         low, high = float(low_text), float(high_text)

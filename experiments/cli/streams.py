@@ -1,4 +1,4 @@
-"""stdout and stderr of the command line: one that cannot be written means one line, or silence, not a traceback."""
+"""stdout and stderr of the command line: if one cannot be written, there is one line or silence, but no traceback."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class ClosedError(PlacerError):
-    """Nobody reads stdout any more, as under `| head`. There is nothing to say of it."""
+    """The reader of stdout has closed it, as under `| head`. Nothing is printed about it."""
 
     exit_code = 128 + signal.SIGPIPE
 
 
 class _Stdout(io.FileIO):
-    """Raises PlacerErrors, which no library takes for one of its own; what comes after the first is dropped."""
+    """Raises PlacerErrors, which libraries do not take for their own; output after the first error is dropped."""
 
     is_lost = False
 
     def write(self, data: ReadableBuffer, /) -> int:
         size = memoryview(data).nbytes
-        if self.is_lost or not size:  # a library that writes nothing only asks whether it may
+        if self.is_lost or not size:  # a library that writes nothing only tests whether it can
             return size
         try:
             return super().write(data)
@@ -43,7 +43,7 @@ class _Stdout(io.FileIO):
 
 
 class _Stderr(io.FileIO):
-    """Drops what cannot be written, because no work is to end for a message."""
+    """Drops what cannot be written, because a message must not end the work."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -53,8 +53,8 @@ class _Stderr(io.FileIO):
 
 
 def guard_streams() -> None:
-    """From now on stdout and stderr fail as this module says, and escape the letters that their encoding lacks. What is
-    written to one that was closed before the process began goes nowhere.
+    """From now on, let stdout and stderr fail as this module says, and escape the letters that their encoding lacks.
+    What is written to a stream that was closed before the process began is dropped.
 
     Streams that are not the process's own, as under a test, are left alone.
     """

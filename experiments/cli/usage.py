@@ -1,4 +1,4 @@
-"""What typer refuses (no such command or option, a value of another type) as one line, like all bad input."""
+"""One line, as for all bad input, for what typer refuses: an unknown command or option, a value of another type."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ClickException: Any = next(kind for kind in typer.BadParameter.__mro__ if kind._
 
 
 def run_app(app: typer.Typer) -> int:
-    """Run the command that was given: its exit code. A command without arguments that needs some shows its help.
+    """Run the command that was given; return its exit code. A command without arguments that needs some shows its help.
 
-    Raises BadInputError where typer refuses how it was called, and what the command itself raises.
+    Raises BadInputError if typer refuses how it was called, and what the command itself raises.
     """
     try:
         code = app(standalone_mode=False)
@@ -28,7 +28,7 @@ def run_app(app: typer.Typer) -> int:
 
 
 def usage_line(error: Any) -> str:
-    """What is wrong, in which command, and where help is; error: a ClickException."""
+    """A line that says what is wrong, in which command, and where help is. error: a ClickException."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "placer"
     said = " ".join(error.format_message().split()).rstrip(".")

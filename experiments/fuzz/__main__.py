@@ -1,5 +1,5 @@
-"""`python -m experiments.fuzz NAME COUNT`: what comes of so many hostile inputs of one kind, as one JSON object.
-Without arguments: the share that each kind has of all inputs.
+"""`python -m experiments.fuzz NAME COUNT` uses COUNT hostile inputs of one kind, and prints the result as one JSON
+object. Without arguments, it prints the share that each kind has of all inputs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from experiments.fuzz.targets import TARGETS
 
 
 def main() -> None:
-    """Read the name of a kind, how many inputs, and a seed if another than the name is meant."""
+    """Read the name of a kind, the number of inputs, and maybe a seed, which is the name by default."""
     if len(sys.argv) == 1:
         print(json.dumps({name: target.share for name, target in TARGETS.items()}))
         return
@@ -24,7 +24,7 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with TemporaryDirectory(prefix="placer-fuzz-") as folder:
         found = judged(TARGETS[name], int(count), seed[0] if seed else name, Path(folder))
-        os.chdir("/")  # it may have become the working folder
+        os.chdir("/")  # `folder` may have become the working folder, and is removed next
     print(json.dumps(asdict(found)))
 
 

@@ -1,7 +1,7 @@
 """Command lines of random options and values, given to the command line in this process.
 
-No work begins: models, benches and most devices do not exist, and searches on files end at once. No output is named
-but files in a folder of their own and devices that swallow or refuse everything.
+No work begins: models, benches and most devices do not exist, and searches on files end at once. The only outputs that
+are named are files in a separate folder, and devices that swallow or refuse everything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from placer.errors import BadInputError
 
 CODES = (0, 1, 2)  # done, failed honestly, bad input
 MOST_SAID = 20_000  # characters on stderr
-CHANGED = 0.15  # share of the lines in which words are dropped, doubled or exchanged
+CHANGED = 0.15  # share of the lines in which a word is dropped, repeated or added
 NUMBERS = (
     "0", "1", "2", "3", "-1", "1.5", "nan", "inf", "-inf", "1e999", "1e-320", "9" * 30, "0x10", "1_000", "\u00b2",
     "\u0663", "", " ", "true",
@@ -75,7 +75,7 @@ VALUES: dict[str, Sequence[str]] = {
     "ray": ("nosuch", ":", "local:", "a:b"), "cores": ("0", "x", "", "-1", "\u00b2"), "batch": NUMBERS,
     "given": ("batch=64", "layers=nan", "kernel=x", *WORDS), "vary": ("layers=1..16", "layers=1..1e300", *WORDS),
 }  # fmt: skip
-# What is right of these, so that some lines are.
+# Right values for some of these, so that some lines are right.
 RIGHT = {
     "graph": "graph.json", "topology": "topology.json", "mapping": "mapping.json", "spec": "campaign.toml",
     "one": "mapping.json", "other": "mapping.json",
@@ -84,7 +84,7 @@ RIGHT = {
     "report": "out.md", "seed": "3", "pin": "a=gpu:0", "format": "md", "vary": "layers=1..16", "plot": "out.png",
     "given": "layers=3", "trace": "out.json", "gantt": "out.svg", "pays": "0.1",
 }  # fmt: skip
-# What ends a command that would do something by itself, or for long, whatever else is asked of it.
+# The option that ends a command which would otherwise do something by itself, or for long.
 STOPS: dict[tuple[str, ...], tuple[str, Sequence[str]]] = {
     ("worker",): ("--listen", ("nosuch",)),
     ("devices",): ("--devices", ("nosuch",)),
@@ -93,11 +93,11 @@ STOPS: dict[tuple[str, ...], tuple[str, Sequence[str]]] = {
 }
 
 Command = tuple[tuple[str, ...], Any]
-"""The words that name a command, and the command, which is of click, or of what typer took from it."""
+"""The words that name a command, and the command, which is an object of click or of typer's copy of click."""
 
 
 def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[Command]:
-    """Every command that does something, with the words that name it."""
+    """Every command that is not a group of commands, with the words that name it."""
     command = typer.main.get_command(command_line.app) if command is None else command
     inner = getattr(command, "commands", None)
     if inner is None:
@@ -135,7 +135,7 @@ def kind_of(parameter: Any) -> str:
 
 
 def _value(parameter: Any, rng: random.Random) -> str:
-    """What may be right more often than not, and anything else."""
+    """A value for the parameter: mostly one that may be right, else anything."""
     name = "devices" if "--devices" in parameter.opts else parameter.name or ""
     known = VALUES.get(name)
     if name in RIGHT and rng.random() < 0.7:
@@ -147,7 +147,7 @@ def _value(parameter: Any, rng: random.Random) -> str:
 
 
 def _changed(said: list[str], first: int, rng: random.Random) -> list[str]:
-    """A word behind the first ones dropped, doubled, or another one put there."""
+    """The words with one dropped, or with a new or repeated one added, after the `first` words."""
     at = rng.randint(first, len(said))
     kind = rng.randrange(3)
     if kind == 0:
@@ -156,7 +156,7 @@ def _changed(said: list[str], first: int, rng: random.Random) -> list[str]:
 
 
 def _run(said: list[str]) -> None:
-    """Raises BadInputError where the command line was refused, ValueError for what it may not do."""
+    """Run a command line. Raises BadInputError if it was refused, and ValueError if it was mishandled."""
     out, err = io.StringIO(), io.StringIO()
     with _arguments(["placer", *said]), redirect_stdout(out), redirect_stderr(err):
         try:
@@ -185,7 +185,9 @@ def _arguments(said: list[str]) -> Iterator[None]:
 
 
 def _begin(folder: Path) -> Draw:
-    """Lines whose files are in a folder that is made anew for each, and is the working folder from now on."""
+    """Return what draws command lines. Their files are in a folder that is filled again for each line, and that is the
+    working folder from now on.
+    """
     valid, here = folder / "valid", folder / "here"
     valid.mkdir()
     write_valid(valid)
@@ -194,7 +196,7 @@ def _begin(folder: Path) -> Draw:
     here.mkdir()
     os.chdir(here)
     with suppress(BadInputError):
-        _run(["search", "nosuch"])  # loads TensorFlow, whose memory is none of an input's
+        _run(["search", "nosuch"])  # loads TensorFlow, whose memory must not count for an input
 
     def draw(rng: random.Random) -> Input:
         for old in here.iterdir():

@@ -1,4 +1,4 @@
-"""The files that Placer reads: a valid one of each kind, how it is made hostile, and what reads it."""
+"""The files that Placer reads: a valid file of each kind, how it is made hostile, and the function that reads it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ MODEL = ScalingModel(
 
 
 def write_valid(folder: Path) -> None:
-    """A valid file of each kind: graph.json, topology.json, mapping.json, splits.json, campaign.toml, runs.csv,
+    """Write a valid file of each kind: graph.json, topology.json, mapping.json, splits.json, campaign.toml, runs.csv,
     operators.csv, scaling.json.
     """
     write_graph(folder / "graph.json", GRAPH)
@@ -88,7 +88,7 @@ def write_valid(folder: Path) -> None:
 
 
 def planned(graph: OpGraph, topology: Topology) -> None:
-    """What every command does with both: simulate what HEFT gives, and bound it."""
+    """Do what commands do with a graph and a topology: simulate HEFT's placement, and compute the lower bound."""
     for objective in ("makespan", "max-load"):
         problem = Problem(graph, topology, objective)
         problem.predict(heft_placement(problem))
@@ -100,7 +100,7 @@ Mutate = Callable[[bytes, random.Random], bytes]
 
 @dataclass(frozen=True)
 class HostileFile:
-    """One kind of file: the name of the valid one, what reads a file, and how a valid one is made hostile."""
+    """One kind of file. name: of the valid file. use: reads a file. mutate: makes a valid file's bytes hostile."""
 
     name: str
     use: Callable[[Path], Any]
@@ -108,10 +108,10 @@ class HostileFile:
     mutate: Mutate = mutated
 
     def opened(self, folder: Path) -> tuple[bytes, Callable[[bytes], Input]]:
-        """The valid one, and what takes any other bytes for such a file, which it writes in `folder`."""
+        """The valid file's bytes, and a function that writes any bytes to a file in `folder`, as an input."""
         write_valid(folder)
         path = folder / f"hostile-{self.name}"
-        self.use(folder / self.name)  # a valid one must be readable, or nothing is tried here
+        self.use(folder / self.name)  # the valid file must be readable, or nothing would be tested
 
         def given(data: bytes) -> Input:
             path.write_bytes(data)
@@ -120,7 +120,7 @@ class HostileFile:
         return (folder / self.name).read_bytes(), given
 
     def begin(self, folder: Path) -> Draw:
-        """What draws hostile ones."""
+        """Return what draws hostile files."""
         valid, given = self.opened(folder)
         return lambda rng: given(self.mutate(valid, rng))
 

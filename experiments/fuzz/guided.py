@@ -1,7 +1,7 @@
 """Hostile files and stores that a coverage-guided fuzzer makes (Atheris, which is libFuzzer for Python).
 
-It keeps the inputs that reach new branches of our own readers, and goes on from these, where the seeded generator
-starts from a valid file each time. `judge` says what is mishandled, as there.
+It keeps the inputs that reach new branches of our own readers and changes these further, while the seeded generator
+starts from a valid file each time. For both, `judge` says what is mishandled.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).parents[2]
 PACKAGES = ("placer", "surrogate", "experiments")
-# What reads files and stores, which Atheris follows; numba could not compile what it has changed.
+# Modules that read files and stores, which Atheris instruments. Numba could not compile other instrumented modules.
 READERS = (
     "placer.files", "placer.graph", "placer.measure", "placer.profile.operators", "placer.splits", "surrogate.scaling",
     "experiments.campaign",
 )  # fmt: skip
 LONGEST_INPUT = 4096  # bytes
 OURS = 0.5  # share of inputs that the project's own mutations make; libFuzzer's make the others
-OPTIONS = (f"-max_len={LONGEST_INPUT}", "-len_control=0", "-rss_limit_mb=0", "-timeout=0")  # SIGALRM is the judge's
+OPTIONS = (f"-max_len={LONGEST_INPUT}", "-len_control=0", "-rss_limit_mb=0", "-timeout=0")  # the judge uses SIGALRM
 RUNS = 100_000
 PROGRAM = ("-m", "experiments.fuzz.guided")
 
 
 def fuzzer() -> ModuleType:
-    """The module atheris. Raises BadInputError where it is not installed."""
+    """The module `atheris`. Raises BadInputError if it is not installed."""
     try:
         return import_module("atheris")
     except ImportError:
@@ -53,7 +53,7 @@ def fuzzer() -> ModuleType:
 
 
 def kinds() -> dict[str, Kind]:
-    """Every kind of input; those readers are followed that nothing has imported before.
+    """Every kind of input. Readers that were not imported before are instrumented.
 
     Raises BadInputError without atheris.
     """
@@ -70,7 +70,7 @@ def _not_followed() -> Iterator[str]:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """In the block, nothing comes out on stderr: Atheris names every module that it follows."""
+    """Silence stderr in the block, because Atheris names every module that it instruments."""
     before, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     try:
@@ -84,7 +84,7 @@ def _silent() -> Iterator[None]:
 def fuzz(guided: Guided, runs: int, corpus: Path, ended: Callable[[Tally], Any]) -> None:
     """Use `runs` inputs and call `ended`, which ends this process: libFuzzer does not return.
 
-    corpus: a folder; the inputs in it are begun with, and those that reach something new are kept there.
+    corpus: a folder with the first inputs, in which inputs that reach something new are kept.
     """
     atheris, tally = fuzzer(), Tally(guided.refusal)
     for i, seed in enumerate(guided.seeds):
@@ -105,7 +105,7 @@ def fuzz(guided: Guided, runs: int, corpus: Path, ended: Callable[[Tally], Any])
 
 
 def one(name: str, runs: int, corpus: Path | None) -> None:
-    """Fuzz one kind, print what came of it as one JSON object, and end this process."""
+    """Fuzz one kind, print the result as one JSON object, and end this process."""
     known = kinds()
     if name not in known:
         raise BadInputError(f"{short(name)} is no kind of input; there are {listed(known)}.")
@@ -126,9 +126,9 @@ def one(name: str, runs: int, corpus: Path | None) -> None:
 
 
 def every(runs: int, corpora: Path | None) -> int:
-    """Fuzz each kind, with `runs` inputs or its share of them, in a process of its own, and print a line for each.
+    """Fuzz each kind, with `runs` inputs or its share of them, in a separate process, and print a line for each.
 
-    Returns how many inputs were mishandled; a process that came to nothing counts as one.
+    Returns the number of mishandled inputs; a process without a result counts as one.
     """
     wrong = 0
     for name, kind in kinds().items():
@@ -150,8 +150,8 @@ def _apart(name: str, runs: int, corpora: Path | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """`python -m experiments.fuzz.guided all|NAME [RUNS] [FOLDER]`: one kind, or all; how many inputs; a folder in
-    which those stay that reach something new, for the next time.
+    """`python -m experiments.fuzz.guided all|NAME [RUNS] [FOLDER]` fuzzes one kind, or all, with RUNS inputs. FOLDER
+    keeps the inputs that reach something new, for the next time.
     """
     name, runs, folder = (*sys.argv[1:], *("all", str(RUNS), "")[len(sys.argv) - 1 :])
     corpus = Path(folder) if folder else None

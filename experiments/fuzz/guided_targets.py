@@ -1,4 +1,4 @@
-"""What a coverage-guided fuzzer is given of each kind of file and store: valid bytes, and what uses any others."""
+"""Files and stores for a coverage-guided fuzzer: valid bytes of each kind, and a function that uses any bytes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from experiments.fuzz.mutations import garbled, mutated
 from experiments.fuzz.stores import HOSTILE_STORES, HostileStore
 from placer.errors import BadInputError, PlacerError
 
-VALID = 0.5  # share of the changed ones that are changed from a valid one
+VALID = 0.5  # share of the changed inputs that are made from a valid one
 
 
 @dataclass(frozen=True)
 class Guided:
-    """One kind of input, opened. seeds: valid ones. given: what uses any bytes. mutate: changes some bytes.
+    """One kind of input, opened. seeds: valid inputs. given: makes an input of any bytes. mutate: changes some bytes.
 
-    refusal: what refuses one in one line.
+    refusal: the error that refuses an input in one line.
     """
 
     seeds: Sequence[bytes]
@@ -44,9 +44,9 @@ def _store(opened: Callable[[Path], HostileStore], folder: Path) -> Guided:
 
 
 def _changed(seeds: Sequence[bytes], first: int, data: bytes, rng: random.Random) -> bytes:
-    """What lies behind the first bytes changed as the seeded generator changes it: as JSON where it is some.
+    """Change the bytes after the `first` ones as the seeded generator does: as JSON if they are JSON.
 
-    Half of the time `data` is a valid one instead, because what reached something new is mostly refused early.
+    Half of the time a valid input replaces `data`, because inputs that reached something new are mostly refused early.
     """
     data = rng.choice(seeds) if rng.random() < VALID else data
     head, tail = data[:first], data[first:]
@@ -56,7 +56,7 @@ def _changed(seeds: Sequence[bytes], first: int, data: bytes, rng: random.Random
 
 
 class Kind(NamedTuple):
-    """What opens one kind of input in a folder of its own, and how many of it are tried where 1 of another is."""
+    """One kind of input. opened: opens it in a separate folder. share: its number of inputs relative to other kinds."""
 
     opened: Callable[[Path], Guided]
     share: float = 1.0

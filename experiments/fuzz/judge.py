@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from placer.errors import BadInputError, PlacerError
 
 LATE_S = 30  # for one input of some hundred bytes
-LONGEST = 1_000  # characters of a line that somebody reads
-MOST_BYTES = 512 * 2**20  # by which one input may raise what this process held at most
-MOST_KEPT = 20  # of what is mishandled, in full
+LONGEST = 1_000  # characters of a line for a reader
+MOST_BYTES = 512 * 2**20  # by which one input may raise the peak memory of this process
+MOST_KEPT = 20  # mishandled inputs that are described
 
 
 class Input(NamedTuple):
-    """What to show of an input where it is mishandled, and what uses it: it raises `refusal`, or nothing."""
+    """An input. shown: describes it if it is mishandled. use: uses it, and may only raise the target's `refusal`."""
 
     shown: object
     use: Callable[[], object]
@@ -32,10 +32,10 @@ Draw = Callable[[random.Random], Input]
 
 @dataclass(frozen=True)
 class Target:
-    """One kind of input. begin: given a folder of its own, makes what is valid and returns what draws hostile inputs.
+    """One kind of input. begin: makes valid inputs in a separate folder, and returns what draws hostile ones.
 
-    refusal: what refuses one in one line. share: of all inputs. refused: the least share of its inputs that must be
-    refused, else they are not hostile.
+    refusal: the error that refuses an input in one line. share: of all inputs. refused: the least share of its inputs
+    that must be refused, because otherwise they are not hostile.
     """
 
     begin: Callable[[Path], Draw]
@@ -46,30 +46,30 @@ class Target:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of so many inputs."""
+    """The result of using a number of inputs."""
 
     inputs: int
     refused: int
     mishandled: int
-    lines: tuple[str, ...]  # of the first of these
+    lines: tuple[str, ...]  # on the first mishandled inputs
     seconds: float
 
 
 class LateError(BaseException):
-    """An input took longer than LATE_S. No code takes it for an error of its own."""
+    """An input took longer than LATE_S. It is no Exception, so that no code takes it for an error of its own."""
 
 
 class Tally:
-    """Uses inputs, and counts what comes of them."""
+    """Uses inputs, and counts their outcomes."""
 
     def __init__(self, refusal: type[PlacerError]) -> None:
-        """refusal: what refuses an input in one line."""
+        """refusal: the error that refuses an input in one line."""
         self.refusal, self.begin_s = refusal, time.perf_counter()
         self.inputs = self.refused = self.mishandled = 0
         self.lines: list[str] = []
 
     def use(self, given: Input) -> None:
-        """Raises nothing, whatever comes of it. To be called within `on_time`."""
+        """Use an input and count its outcome; errors are not raised. Call this within `on_time`."""
         was_refused, complaint = _outcome(given, self.refusal)
         self.inputs += 1
         self.refused += was_refused
@@ -78,13 +78,13 @@ class Tally:
             self.lines.append(f"{complaint}: {str(given.shown)[:LONGEST]}")
 
     def found(self) -> Found:
-        """What came of all until now."""
+        """The result of all inputs until now."""
         seconds = time.perf_counter() - self.begin_s
         return Found(self.inputs, self.refused, self.mishandled, tuple(self.lines), seconds)
 
 
 def judged(target: Target, inputs: int, seed: object, folder: Path) -> Found:
-    """Use so many hostile inputs. seed: of the generator. folder: becomes full of files."""
+    """Use a number of hostile inputs. inputs: the number. seed: of the generator. folder: takes the files."""
     rng, tally = random.Random(str(seed)), Tally(target.refusal)
     draw = target.begin(folder)
     with on_time():
@@ -94,7 +94,7 @@ def judged(target: Target, inputs: int, seed: object, folder: Path) -> Found:
 
 
 def _outcome(given: Input, refusal: type[PlacerError]) -> tuple[bool, str]:
-    """Whether an input was refused, and how it was mishandled, if it was."""
+    """Whether an input was refused, and how it was mishandled ("" if it was not)."""
     before = _most_held_bytes()
     complaint, was_refused = "", False
     signal.alarm(LATE_S)
@@ -116,7 +116,7 @@ def _outcome(given: Input, refusal: type[PlacerError]) -> tuple[bool, str]:
 
 @contextmanager
 def on_time() -> Iterator[None]:
-    """In the block, `signal.alarm` raises LateError."""
+    """Let `signal.alarm` raise LateError in the block."""
 
     def late(*_: Any) -> None:
         raise LateError

@@ -1,4 +1,4 @@
-"""Valid files made hostile: values exchanged in a parsed document, or bytes changed, by a seeded generator."""
+"""Makes valid files hostile: a seeded generator exchanges values in a parsed document, or changes bytes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BYTES: tuple[Callable[[bytes, int, int, random.Random], bytes], ...] = (
 
 
 def exchanged(document: Any, rng: random.Random) -> Any:
-    """One value somewhere in it exchanged, doubled or gone."""
+    """The document with one of its values exchanged, doubled or removed."""
     place = [(holder, key) for holder, key in _places(document) if rng.random() < 0.5 or key == "format"]
     if not place:
         return deepcopy(rng.choice(NASTY))

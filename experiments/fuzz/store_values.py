@@ -1,4 +1,4 @@
-"""Values in the rows of a store exchanged: at random, or one that is named."""
+"""Exchanges values in the rows of a store: at random, or a single one that is chosen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST_INT = 2**63 - 1  # that SQLite holds
 
 
 def altered(path: Path, rng: random.Random) -> list[str]:
-    """Change up to MOST values in the rows of a store, or drop a row; returns what was done."""
+    """Make up to MOST changes in a store: exchange a value in a row, or drop a row. Return what was done."""
     done = []
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         held = [
@@ -42,13 +42,13 @@ def _altered(connection: sqlite3.Connection, table: str, columns: Sequence[str],
         return f"{table}: a row dropped"
     i = rng.randrange(len(columns))
     value = _hostile(row[i], rng)
-    with suppress(sqlite3.IntegrityError):  # of a column that must be there, or is a key
+    with suppress(sqlite3.IntegrityError):  # the column needs a value, or is a key
         connection.execute(f"UPDATE {table} SET {columns[i]} = ? WHERE {where}", (value, *row))
     return f"{table}.{columns[i]} = {value!r:.200}"
 
 
 def _hostile(value: Any, rng: random.Random) -> Any:
-    """Something else in the place of a value: another one in its JSON, other bytes, or anything."""
+    """A replacement for a value: its JSON with a change, its bytes with a change, or anything."""
     kind = rng.random()
     if kind < 0.6 and isinstance(value, str):
         with suppress(ValueError):
@@ -59,12 +59,12 @@ def _hostile(value: Any, rng: random.Random) -> Any:
     if isinstance(found, int) and not -LARGEST_INT <= found <= LARGEST_INT:
         return float(min(max(found, -(10**300)), 10**300))
     if isinstance(found, str):
-        return found.encode("utf-8", "replace").decode()  # SQLite takes no half characters
+        return found.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates
     return found if found is None or isinstance(found, int | float) else json.dumps(found)
 
 
 def cells_of(connection: sqlite3.Connection) -> list[tuple[str, str, dict[str, Any]]]:
-    """Every value that the tables hold: table, column, the whole row; of each table the first two rows."""
+    """(table, column, whole row) for every value in the first two rows of each table."""
     found = []
     for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall():
         columns = [column for _, column, *_ in connection.execute(f"PRAGMA table_info({table})")]
@@ -74,12 +74,12 @@ def cells_of(connection: sqlite3.Connection) -> list[tuple[str, str, dict[str, A
 
 
 def written(value: Any) -> bytes:
-    """What `like` reads the value from."""
+    """The bytes from which `like` reads the value."""
     return value if isinstance(value, bytes) else b"" if value is None else str(value).encode()
 
 
 def like(held: Any, data: bytes) -> Any:
-    """`data` as a value of the type of the one that is held, where it can be one."""
+    """`data` as a value of the type of `held`, if it can be one."""
     if isinstance(held, bytes) or (held is None and not data):
         return data if isinstance(held, bytes) else None
     text = data.decode("utf-8", "replace")

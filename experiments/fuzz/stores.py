@@ -1,4 +1,4 @@
-"""Stores whose rows were altered: the campaigns' and the measurements', with what reads them and goes on from them."""
+"""Stores with altered rows, of campaigns and of measurements, and the code that reads them and continues from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from placer.graph.mapping import Mapping
 from placer.measure.store import Store
 from placer.result import Failed, Measured
 
-GARBLED = 0.1  # share whose bytes are changed, not their rows
+GARBLED = 0.1  # share of the stores whose bytes are changed instead of their rows
 SPLIT = Mapping.of(GRAPH, TOPOLOGY, {"a": "gpu:0", "b": "gpu:1", "c": "cpu:0"})
 ALONE = Mapping.of(GRAPH, TOPOLOGY, {"a": "cpu:0", "b": "cpu:0", "c": "cpu:0"})
 
@@ -35,14 +35,14 @@ Use = Callable[[Path], object]
 
 
 def _new(path: Path, valid: bytes) -> None:
-    """Write it as a new file, of which SQLite remembers nothing."""
+    """Write `valid` as a new file, without the files that SQLite keeps beside an old one."""
     for old in path.parent.glob(f"{path.name}*"):
         old.unlink()
     path.write_bytes(valid)
 
 
 def _draw(valid: bytes, path: Path, uses: Sequence[Use], rng: random.Random) -> Input:
-    """A store made hostile at `path`, and one of the uses of it."""
+    """Make a hostile store at `path`; return it as an input with one of its uses."""
     _new(path, valid)
     if rng.random() < GARBLED:
         path.write_bytes(garbled(valid, rng))
@@ -58,19 +58,19 @@ def _used(path: Path, use: Use, done: str) -> Input:
 
 
 class HostileStore(NamedTuple):
-    """The bytes of a valid store, where one made of them is written, and what reads it and goes on from it."""
+    """The bytes of a valid store, the path at which hostile ones are written, and the functions that use them."""
 
     valid: bytes
     path: Path
     uses: Sequence[Use]
 
     def draw(self, rng: random.Random) -> Input:
-        """One whose rows or bytes were changed at random."""
+        """A store whose rows or bytes were changed at random."""
         return _draw(self.valid, self.path, self.uses, rng)
 
     def given(self, data: bytes) -> Input:
-        """One in which a single value is another one: the first two bytes say for which use and which value, the
-        others are what is written there.
+        """A store in which a single value is exchanged. The first two bytes of `data` choose the use and the value, and
+        the others are written there.
         """
         use, at, value = data[0] if data else 0, data[1] if data[1:] else 0, data[2:]
         _new(self.path, self.valid)
@@ -83,7 +83,7 @@ class HostileStore(NamedTuple):
         return _used(self.path, self.uses[use % len(self.uses)], f"{table}.{column} = {value!r}")
 
     def seeds(self) -> list[bytes]:
-        """What `given` makes the valid one of, for every use and value."""
+        """For every use and value, the data of which `given` makes the valid store."""
         _new(self.path, self.valid)
         with closing(sqlite3.connect(self.path)) as connection:
             cells = cells_of(connection)[:256]

@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP: what is under way ends, and what there is so far is handed back.
+"""Ctrl-C, SIGTERM and SIGHUP: the work under way ends, and its results so far are handed back.
 
-A signal raises KeyboardInterrupt, which cuts short what is under way. Where what is under way looks at `pressed` and
-soon ends by itself, or must not be cut short, the first one is only noted. A second Ctrl-C always ends all at once. A
-second SIGTERM does nothing: `timeout` and service managers send it twice.
+A signal raises KeyboardInterrupt, which cuts the work short. If the work checks `pressed` and soon ends by itself, or
+must not be cut short, the first signal is only noted. A second Ctrl-C always ends everything at once. A second SIGTERM
+does nothing, because `timeout` and service managers send it twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WORDS = {
 }
 SIGNALS = tuple(WORDS)
 AGAIN_S = 0.02  # after which KeyboardInterrupt is raised again
-EXIT = 128  # added to a signal's number, it is the exit code, as shells have it
+EXIT = 128  # the exit code is this plus the signal's number, as in shells
 
 
 class EndedError(PlacerError):
@@ -37,18 +37,18 @@ class EndedError(PlacerError):
 
 
 class Signals:
-    """The signals that came since they are heard; as a function, their handler."""
+    """The signals that came since `heard` began; when called, it is their handler."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []  # in the order in which they came
-        self.noted: frozenset[int] = frozenset()  # the first of these does not raise
-        self.was_said = False  # whether one that was noted was acknowledged on stderr
-        self._again: threading.Timer | None = None  # by which KeyboardInterrupt is raised again
+        self.noted: frozenset[int] = frozenset()  # signals that do not raise if they come first
+        self.was_said = False  # whether a noted signal was acknowledged on stderr
+        self._again: threading.Timer | None = None  # raises KeyboardInterrupt again
         self._is_closed = False
 
     def __call__(self, number: int, _: FrameType | None) -> None:
         if self._again is not None:
-            self._again.cancel()  # where the user pressed before it
+            self._again.cancel()  # in case the user pressed before the timer was up
             self._again = None
             if not self._is_closed and number not in self.noted:
                 raise KeyboardInterrupt
@@ -67,30 +67,30 @@ class Signals:
 
     @property
     def asks(self) -> bool:
-        """Whether Ctrl-C, pressed now, would only be noted (placer.devices.workers.deadline looks at it)."""
+        """Whether Ctrl-C, pressed now, would only be noted (placer.devices.workers.deadline reads this)."""
         return CTRL_C in self.noted and not self.numbers
 
     @property
     def insists(self) -> bool:
-        """Whether Ctrl-C was pressed after another signal, so that nothing more is to be done."""
+        """Whether Ctrl-C was pressed after another signal or another Ctrl-C, so that everything must end at once."""
         return CTRL_C in self.numbers[1:]
 
     @property
     def in_words(self) -> str:
-        """What the first signal did."""
+        """The effect of the first signal in words, such as "interrupted"."""
         return WORDS[self.numbers[0] if self.numbers else int(CTRL_C)]
 
     def pressed(self) -> bool:
-        """Whether one came."""
+        """Whether a signal came."""
         return bool(self.numbers)
 
     def note(self, numbers: Collection[int] = ()) -> None:
-        """From now on, the first signal is only noted where it is one of these."""
+        """From now on, only note the first signal if it is one of `numbers`."""
         self.noted = frozenset(numbers)
 
     @contextmanager
     def noting(self, numbers: Collection[int]) -> Iterator[None]:
-        """`note` within the block."""
+        """Apply `note` within the block."""
         before = self.noted
         self.note(numbers)
         try:
@@ -99,13 +99,13 @@ class Signals:
             self.note(before)
 
     def raise_again(self) -> None:
-        """Raise KeyboardInterrupt a moment later: where it came, Python drops what is raised."""
+        """Raise KeyboardInterrupt a moment later, because Python drops exceptions at the place where it came."""
         self._again = threading.Timer(AGAIN_S, signal.pthread_kill, (threading.get_ident(), self.numbers[-1]))
         self._again.daemon = True
         self._again.start()
 
     def close(self) -> None:
-        """Raise nothing any more."""
+        """Cancel what `raise_again` began."""
         self._is_closed = True
         again = self._again
         if again is not None:
@@ -116,12 +116,12 @@ class Signals:
         self.was_said = True
         again = "press again" if number == CTRL_C else "press Ctrl-C"
         said = f"\n{WORDS[number]}: finishing what is under way, then the report; {again} to stop at once\n"
-        with suppress(OSError):  # the terminal may be gone; print may be in the middle of a line
+        with suppress(OSError):  # the terminal may be closed; not `print`, which may be amid a line
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, said.encode())
 
 
 def _leave_terminal() -> None:
-    """Where the terminal is gone, have what is printed go nowhere, because every line would be an OSError."""
+    """If the terminal is closed, discard what is printed, because every line would raise an OSError."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for terminal in (1, 2):
         try:
@@ -137,11 +137,10 @@ _heard: Signals | None = None  # while signals are heard
 
 @contextmanager
 def heard() -> Iterator[Signals]:
-    """Yields the signals that come in the block, each of which raises KeyboardInterrupt unless it is noted.
+    """Yield the signals that come in the block; each raises KeyboardInterrupt unless it is noted.
 
-    A block within another one has the same `Signals`, with what is noted as it was left. A signal that is ignored
-    (nohup, a script's background job) or that the program handles itself is left alone, and so are all where this is
-    not the main thread.
+    A nested block gets the same `Signals`, with `noted` unchanged. A signal that is ignored (nohup, a script's
+    background job) or that the program handles itself is left alone. Outside the main thread, all signals are.
     """
     global _heard
     if _heard is not None or threading.current_thread() is not threading.main_thread():
@@ -173,9 +172,9 @@ def heard() -> Iterator[Signals]:
 
 @contextmanager
 def interruptible(*, quick: bool = False) -> Iterator[Callable[[], bool]]:
-    """Yields a function that returns whether Ctrl-C was pressed; in the block, the first time it is only noted.
+    """Yield a function that returns whether a signal came. In the block, the first Ctrl-C is only noted.
 
-    quick: the same holds for the other signals, because what is under way ends within a second or two.
+    quick: the other signals are only noted, too, because the work under way ends within a second or two.
     """
     with heard() as signals, signals.noting(SIGNALS if quick else (CTRL_C,)):
         yield signals.pressed

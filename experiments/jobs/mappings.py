@@ -1,4 +1,4 @@
-"""What mapping files hold: one alone, and what differs between two. Neither ever loads TensorFlow."""
+"""The content of a mapping file, and the differences between two. TensorFlow is never loaded."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, read_mapping_file, read_placed
 
 Facts = dict[str, Any]
-MOST_SCOPES = 12  # that a difference names
+MOST_SCOPES = 12  # that a comparison names
 GRADIENT = "gradient_tape"  # the outermost scope of ops that a tape made
 
 
 def shown(path: Path, graph: Path | None = None, topology: Path | None = None) -> Facts:
-    """What `placer show --json` prints of a mapping file, or of the folder that `placer search --out` wrote.
+    """The facts that `placer show --json` prints about a mapping file, or the folder that `placer search --out` wrote.
 
-    With a graph and a topology the mapping is checked against them; a folder has them, of the groups that its search
-    moved. Raises BadInputError where it does not fit, and for bad files.
+    With a graph and a topology, the mapping is checked against them; a folder has both, for the groups that its search
+    moved. Raises BadInputError if the mapping does not fit, and for bad files.
     """
     if (graph is None) != (topology is None):
         raise BadInputError("a mapping is checked against a graph and a topology: give --graph and --topology.")
@@ -43,7 +43,7 @@ def shown(path: Path, graph: Path | None = None, topology: Path | None = None) -
 
 
 def file_facts(file: MappingFile) -> Facts:
-    """All but the devices of ops. Times are seconds; None where the file does not say."""
+    """All facts of a file except the devices of ops. Times are seconds; None if the file does not say."""
     best_single_s = file.baseline.get("best_single")
     return {
         "graph": None if file.graph is None else {"name": file.graph.name, "fingerprint": file.graph.fingerprint},
@@ -66,8 +66,8 @@ def file_facts(file: MappingFile) -> Facts:
 
 
 def compared(one: Path, other: Path) -> Facts:
-    """What `placer diff --json` prints of two mapping files, or folders of searches: which ops run elsewhere in the
-    other, by devices and by scopes of their names. Raises BadInputError for bad files.
+    """The facts that `placer diff --json` prints about two mapping files, or folders of searches: which ops run on
+    another device in `other`, by devices and by scopes of their names. Raises BadInputError for bad files.
     """
     files = [read_mapping_file(path / MAPPING if path.is_dir() else path) for path in (one, other)]
     before, after = (file.assignment for file in files)
@@ -94,8 +94,8 @@ def compared(one: Path, other: Path) -> Facts:
 
 
 def _devices(mapping: Mapping, ops: MappingABC[str, int]) -> Facts:
-    """Of each device of the topology: its ops, the seconds that they take as profiled, None where one was not, and the
-    bytes that they keep.
+    """For each device of the topology: the number of its ops, the seconds that they take as profiled (None if one was
+    not profiled), and the bytes that they keep.
     """
     topology, busy_s = mapping.topology, [0.0] * len(mapping.topology)
     for op, d in zip(mapping.graph.ops, mapping.devices, strict=True):
@@ -111,7 +111,7 @@ def _devices(mapping: Mapping, ops: MappingABC[str, int]) -> Facts:
 
 
 def _crossing(mapping: Mapping) -> list[Facts]:
-    """Tensors that cross from a device to another; each crosses once, however many ops there take it."""
+    """Tensors that cross from one device to another; each crosses once, even if several ops there take it."""
     graph, names, devices = mapping.graph, mapping.topology.names, mapping.devices
     sent = {
         (devices[edge.src], devices[edge.dst], edge.src, edge.output_index): edge.edge_bytes
@@ -129,6 +129,6 @@ def _crossing(mapping: Mapping) -> list[Facts]:
 
 
 def _scope(name: str) -> str:
-    """The layer of an op or its gradient, by TensorFlow's names (model/layer/...); "" where a name has no scope."""
+    """The layer of an op or its gradient, by TensorFlow's names (model/layer/...); "" if a name has no scope."""
     parts = name.split("/")[:-1]
     return "/".join(parts[1:3] if parts[:1] == [GRADIENT] else parts[:2])

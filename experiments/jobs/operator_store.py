@@ -1,4 +1,4 @@
-"""The store of op times behind `--costs predicted`: what it must hold, and the models fitted to it."""
+"""The store of op times behind `--costs predicted`: the rows that it must have, and the models fitted to them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:  # graphs and models are loaded without TensorFlow
 
 @dataclass(frozen=True)
 class OperatorStore:
-    """The rows of a store, and what was fitted to them, by (kind of device, machine)."""
+    """The rows of a store, and the models fitted to them, by (kind of device, machine)."""
 
     path: Path
     rows: tuple[OperatorRow, ...]
-    spec: str | None = None  # the devices to profile on, where more has to be measured; as `--devices` takes them
+    spec: str | None = None  # the devices to profile on if more has to be measured; as `--devices` takes them
     _fitted: dict[tuple[str, str], OperatorTimes] = field(default_factory=dict, repr=False, compare=False)
     _elsewhere: dict[tuple[str, str], Hardware] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def read(cls, path: Path, spec: str | None = None) -> OperatorStore:
-        """Raises BadInputError for a file that is missing, is no store, or has no times of ops."""
+        """Read a store. Raises BadInputError if the file is missing, is no store, or has no times of ops."""
         if not path.exists():
             raise BadInputError(f"--operators {path}: there is no such file; fill one with {_command(path, spec)}.")
         try:
@@ -45,11 +45,11 @@ class OperatorStore:
         return cls(path, rows, spec)
 
     def on_devices(self, captured: Captured, devices: Devices) -> PredictedCosts:
-        """The graph of a captured step with costs on open devices; its `source` says how they came about.
+        """The graph of a captured step with costs on open devices; its `source` says where the costs are from.
 
-        On hardware of which the store has no times, yardsticks are measured, which takes seconds. Raises BadInputError
-        where the store has no times of that kind of device, or no yardsticks of the hardware that they are from, and
-        PlacerError where they do not run here.
+        If the store has no times from the hardware of a device, yardsticks are measured on it, which takes seconds.
+        Raises BadInputError if the store has no times for that kind of device, or no yardsticks of the hardware that
+        its times are from, and PlacerError if the yardsticks do not run here.
         """
         machines = {device.name: devices.machine_of(device.name) for device in devices.topology.devices}
         for number, device in enumerate(devices.topology.devices):
@@ -73,14 +73,14 @@ class OperatorStore:
         return self._costs(captured, devices.topology, machines)
 
     def on_topology(self, captured: Captured, topology: Topology) -> PredictedCosts:
-        """As `on_devices`, for devices that are only described. Raises BadInputError where the store has no times of a
-        kind, or those of several machines, and names do not say which is meant.
+        """As `on_devices`, for devices that are only described. Raises BadInputError if the store has no times for a
+        kind, or times from several machines and the devices' names do not say which one is meant.
         """
         meant = {kind: self._meant(kind, topology) for kind in dict.fromkeys(d.kind for d in topology.devices)}
         return self._costs(captured, topology, {device.name: meant[device.kind] for device in topology.devices})
 
     def _meant(self, kind: str, topology: Topology) -> str:
-        """The only machine with times of that kind, or else the only one where devices had these names."""
+        """The only machine with times for `kind`, or else the only one whose devices had the topology's names."""
         known = self._machines(kind)
         if len(known) == 1:
             return known[0]
@@ -98,7 +98,7 @@ class OperatorStore:
         )
 
     def _machines(self, kind: str) -> list[str]:
-        """The machines with times of that kind. Raises BadInputError where there are none."""
+        """The machines with times for `kind`. Raises BadInputError if there are none."""
         timed = (row for row in self.rows if row.device_kind == kind and row.network != YARDSTICKS)
         found = list(dict.fromkeys(row.machine for row in timed))
         if not found:
@@ -109,7 +109,7 @@ class OperatorStore:
         return found
 
     def _costs(self, captured: Captured, topology: Topology, machines: MappingABC[str, str]) -> PredictedCosts:
-        """machines: device name -> the machine whose times count for it."""
+        """The predicted costs. machines: device name -> the machine whose times count for the device."""
         from placer.profile.operators.describe import operators_of
 
         times = {d.name: self._times(d.kind, machines[d.name]) for d in topology.devices}
@@ -129,7 +129,7 @@ class OperatorStore:
         return f"{said}, as fast as yardsticks are on {machine}" if elsewhere else said
 
     def _times(self, kind: str, machine: str) -> OperatorTimes:
-        """From what was measured there, or else from all of the kind, by yardsticks."""
+        """The models fitted to the machine's own times, or else to all times of the kind, scaled by yardsticks."""
         if (kind, machine) not in self._fitted:
             elsewhere = self._elsewhere.get((kind, machine))
             rows = self.rows if elsewhere is not None else [r for r in self.rows if r.machine == machine]
@@ -142,7 +142,7 @@ class OperatorStore:
 
 
 def _measured(devices: Devices, number: int) -> Hardware | None:
-    """How fast a device is; None where not all of its yardsticks run."""
+    """Measure how fast a device is; None if not all yardsticks run on it."""
     from placer.profile.operators.yardsticks import yardsticks
 
     (profile,) = yardsticks(devices, [number])
@@ -151,7 +151,7 @@ def _measured(devices: Devices, number: int) -> Hardware | None:
 
 
 def _guessed(found: PredictedCosts) -> list[str]:
-    """Which ops no model times, in a sentence; nothing where there are none."""
+    """A sentence that names the types of ops that no model times; empty if there are none."""
     count = sum(found.guessed.values())
     if not count:
         return []
@@ -163,7 +163,7 @@ def _guessed(found: PredictedCosts) -> list[str]:
 
 
 def _command(path: Path, spec: str | None) -> str:
-    """What fills the store."""
+    """The command that fills the store."""
     kind, _, count = (spec or "").partition(":")
     devices = "" if spec is None else f" --workers {count}" if kind == "workers" else f" --devices {spec}"
     return f"placer profile MODEL...{devices} --store {path}"

@@ -36,14 +36,14 @@ FREE = Link("*", "*", latency_s=0.0, bandwidth_bytes_per_s=float("inf"))
 
 
 class Planned(NamedTuple):
-    """A mapping found on files."""
+    """A planned mapping."""
 
     facts: dict[str, Any]  # what `placer plan --json` prints
     file: MappingFile  # what `--out` writes
 
 
 class Simulated(NamedTuple):
-    """One step predicted."""
+    """One predicted step."""
 
     facts: dict[str, Any]  # what `placer simulate --json` prints
     timeline: Timeline
@@ -60,11 +60,11 @@ def plan_command(
     pins: Sequence[str] = (),
     max_memory: MemoryLimits = NO_LIMITS,
 ) -> Planned:
-    """Search on files. A signal ends the search with the best so far.
+    """Plan a mapping from files. A signal ends the search with the best mapping so far.
 
-    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. max_memory: lowers the memory of the topology's devices, and
-    has the search count tensors, too; the memory that a topology file says is for `memory_bytes` alone (the format).
-    Raises BadInputError for bad files or options, and PlacerError where no mapping that was asked fits.
+    pins: each 'PATTERN=DEVICE', see placer/graph/pins.py. max_memory: lowers the memory of the topology's devices and
+    makes the search count tensors, too. By its format, the memory in a topology file limits only `memory_bytes` of ops.
+    Raises BadInputError for bad files or options, and PlacerError if no mapping that was asked for fits.
     """
     check_seconds(seconds)
     topology = max_memory.on(read_topology(topology_path))
@@ -77,7 +77,7 @@ def plan_command(
 
 
 class Room(NamedTuple):
-    """A problem, and what memory its mappings lack where tensors are counted, too."""
+    """A problem, and the function that returns the memory which a mapping lacks if tensors are counted, too."""
 
     problem: Problem
     lack: LackOf = nothing
@@ -85,8 +85,8 @@ class Room(NamedTuple):
 
 
 def counting_tensors(problem: Problem) -> Room:
-    """The problem in which devices must have memory for all that they hold at once, as simulated; or a note that says
-    why variables alone are counted.
+    """The problem in which devices must have memory for all that they hold at once, as simulated. If tensors cannot be
+    counted, the problem is unchanged and a note says why.
     """
     graph, headroom = problem.graph, problem.headroom
     if most_bytes(graph) <= min(problem.capacity_bytes):
@@ -100,13 +100,13 @@ def counting_tensors(problem: Problem) -> Room:
 
 
 def check_seconds(seconds: float) -> None:
-    """Raises BadInputError where nobody can search for so long."""
+    """Raises BadInputError unless `seconds` is a number >= 0."""
     if not seconds >= 0:
         raise BadInputError(f"--seconds is {seconds}; give a number >= 0.")
 
 
 def planned(found: Plan, objective: str, schedule: str, seed: int, notes: Sequence[str] = ()) -> Planned:
-    """What a plan says, and its file. notes: what is to be said of it beside what the searcher notes."""
+    """The facts and the file of a plan. notes: lines to add to the searcher's own notes."""
     timeline = timeline_of(found.mapping, objective, schedule)
     lack = timeline.lack() if objective == "makespan" else None
     facts = {
@@ -123,7 +123,7 @@ def planned(found: Plan, objective: str, schedule: str, seed: int, notes: Sequen
 
 
 def _over(lack: Lack) -> str:
-    """What is said of a mapping that was searched by the memory of variables alone."""
+    """The note on a mapping that lacks memory because the search counted `memory_bytes` of ops alone."""
     limit = f"--max-memory {lack.device}={lack.limit_bytes:.0f}"
     return f"{lack}, as simulated: only memory_bytes of ops were limited; {limit} limits that."
 
@@ -150,8 +150,8 @@ def simulate_command(
 
 
 def _point_to_groups(path: Path, graph: OpGraph) -> None:
-    """Raises BadInputError where a mapping of another graph lies beside that of this one, which is of its groups: so it
-    is in the folder of a search.
+    """Raises BadInputError if `path` is of another graph, but the file GROUPS beside it is of `graph`. Then the folder
+    is that of a search, and GROUPS is the file to give.
     """
     beside = path.parent / GROUPS
     try:
@@ -165,7 +165,7 @@ def _point_to_groups(path: Path, graph: OpGraph) -> None:
 def _facts(
     mapping: Mapping, timeline: Timeline, objective: str, schedule: str, value: float | None = None
 ) -> dict[str, Any]:
-    """The objective's value, and what each device does."""
+    """The objective's value, and the load, busy time and memory of each device."""
     costs = cost_matrix(mapping.graph, mapping.topology)
     load = loads(mapping.graph, costs.tolist(), mapping.topology, mapping.devices)
     if value is None:
@@ -183,7 +183,7 @@ def _facts(
 
 
 def timeline_of(mapping: Mapping, objective: str, schedule: str) -> Timeline:
-    """One step alone. Max-load needs no links, so tensors cross missing ones at no cost."""
+    """The timeline of one step. Max-load needs no links, so with it tensors cross missing links at no cost."""
     topology = mapping.topology
     if objective == "max-load":
         topology = replace(topology, links=(FREE, *topology.links))

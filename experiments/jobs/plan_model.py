@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelToPlan:
-    """A model, where it is to be placed, and what is known of its ops' times."""
+    """A model, the devices to place it on, and the store of op times from which its costs are predicted."""
 
     model: str  # as experiments.zoo.load takes it
     operators: Path
@@ -43,7 +43,7 @@ class ModelToPlan:
     devices: str | None = None  # as placer.devices.opening.open_devices takes it
     batch: int | None = None  # examples per step; None = the network's own
     pins: tuple[str, ...] = ()
-    max_memory: MemoryLimits = NO_LIMITS  # by which devices have less memory than they have
+    max_memory: MemoryLimits = NO_LIMITS  # lowers the memory of devices
 
     def check(self) -> None:
         """Raises BadInputError for what can be refused before anything is traced."""
@@ -68,10 +68,10 @@ def plan_model(
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Planned:
-    """Search with predicted costs; nothing of the model runs. The mapping is of the step's ops, for `placer.place`.
+    """Plan a model with predicted costs; the model never runs. The mapping is of the step's ops, for `placer.place`.
 
-    A signal ends the search with the best so far. Raises BadInputError for a model, topology, devices, store or
-    options that cannot be used, and PlacerError where there is only one device.
+    A signal ends the search with the best mapping so far. Raises BadInputError for a model, topology, devices, store or
+    options that cannot be used, and PlacerError if there is only one device.
     """
     begin_s = clock()
     wanted.check()
@@ -90,7 +90,7 @@ def plan_model(
 
 
 def _check_options(objective: str, searcher: str, schedule: str, seconds: float) -> None:
-    """Raises BadInputError, before anything is traced, for what a search would refuse."""
+    """Raises BadInputError, before anything is traced, for options that a search would refuse."""
     check_seconds(seconds)
     searcher_type(searcher)
     check_schedule(schedule)
@@ -99,15 +99,15 @@ def _check_options(objective: str, searcher: str, schedule: str, seconds: float)
 
 
 def _room(groups: Groups, topology: Topology, objective: str, schedule: str) -> Room:
-    """The groups to place, and what memory mappings of them lack."""
+    """The problem of placing the groups, and the function that returns the memory which a mapping lacks."""
     if objective == "makespan":
-        prediction = Prediction.profiled(groups, topology, HEADROOM, schedule)  # of ops where it matters
+        prediction = Prediction.profiled(groups, topology, HEADROOM, schedule)  # counts the memory of single ops
         return Room(prediction.problem, prediction.lack)
     return counting_tensors(Problem(groups.graph, topology, objective=objective, schedule=schedule, headroom=HEADROOM))
 
 
 def _of_ops(found: Plan, groups: Groups, room: Room) -> Plan:
-    """The plan op by op: its mapping, or a single device that is predicted to be faster then."""
+    """The plan of ops instead of groups: its mapping, or a single device if that is predicted to be faster op by op."""
     problem = room.problem
     ops = Problem(
         groups.fine, problem.topology, objective=problem.objective, schedule=problem.schedule, headroom=HEADROOM
@@ -124,7 +124,7 @@ def _of_ops(found: Plan, groups: Groups, room: Room) -> Plan:
 
 
 def _predicted(wanted: ModelToPlan, store: OperatorStore, seed: int) -> tuple[Topology, OpGraph]:
-    """The devices, and the model's ops with their predicted costs there."""
+    """The devices, and the model's ops with their predicted costs on them."""
     if wanted.topology is not None:
         topology = replace(wanted.max_memory.on(read_topology(wanted.topology)), counts_tensors=True)
         return topology, store.on_topology(_captured(wanted, seed), topology).graph

@@ -27,7 +27,7 @@ PASSES = 3
 
 @dataclass(frozen=True)
 class ProfileSettings:
-    """What to profile, and where."""
+    """The models to profile, the devices to profile them on, and how."""
 
     models: tuple[str, ...]  # each as experiments.zoo.load takes it
     devices: str | None = None  # as placer.devices.opening.open_devices takes it
@@ -39,13 +39,13 @@ class ProfileSettings:
 
 @dataclass(frozen=True)
 class Profiled:
-    """What a profile brought."""
+    """The result of profiling."""
 
     rows: tuple[OperatorRow, ...]  # of this run
-    models: tuple[OperatorModels, ...]  # a kind of device each, fitted to these and what the store had of this machine
+    models: tuple[OperatorModels, ...]  # for each kind of device, fitted to these and the machines' rows in the store
     devices: tuple[str, ...]
     seconds: float
-    lost: tuple[Exception, ...] = ()  # of the store and the export, where one could not be written
+    lost: tuple[Exception, ...] = ()  # errors of writing the store and the export
 
 
 def profile_command(
@@ -57,8 +57,8 @@ def profile_command(
     """Measure operators, keep them in `store`, fit models to them, and export them to `target`.
 
     progress: called with the number of steps to show. Raises BadInputError for a model or device that cannot be used,
-    PlacerError for a store or target that cannot be written, as far as that is known before; and, once what was
-    measured until then is kept, DeviceLostError where a device is lost, and KeyboardInterrupt at a signal.
+    and PlacerError for a store or target if it is known beforehand that it cannot be written. Raises DeviceLostError if
+    a device is lost, and KeyboardInterrupt at a signal, after keeping what was measured until then.
     """
     check(settings, target, store)
     if store is not None:
@@ -93,7 +93,7 @@ def profile_command(
 def _keep(
     profiles: Sequence[OperatorProfile], store: Path | None, target: Path | None
 ) -> tuple[list[OperatorRow], list[OperatorRow], list[Exception]]:
-    """Write what was measured: the rows, with them what the store had of their machines, and what failed."""
+    """Write what was measured. Return its rows, all rows of their machines in the store, and the errors of writing."""
     rows = [row for profile in profiles for row in profile.rows()]
     known = rows
 
@@ -113,12 +113,12 @@ def _keep(
 
 
 def _keep_and_tell(profiles: Sequence[OperatorProfile], store: Path | None, target: Path | None) -> None:
-    """As `_keep`, where something else is already wrong: what goes wrong here is reported, and not raised."""
+    """As `_keep`, but for use amid another error: errors of writing are reported, and not raised."""
     tell_all(_keep(profiles, store, target)[2])
 
 
 def check(settings: ProfileSettings, target: Path | None, store: Path | None = None) -> None:
-    """Raises BadInputError and PlacerError, before the profile, for what would fail in it."""
+    """Raises BadInputError or PlacerError, before profiling, for models, settings or outputs that would make it fail."""
     check_spec(settings.devices)
     for model in settings.models:
         zoo.find(model)
@@ -135,7 +135,9 @@ def check(settings: ProfileSettings, target: Path | None, store: Path | None = N
 def profiles_of(
     model: str, settings: ProfileSettings, devices: Devices, numbers: Sequence[int], advance: Advance
 ) -> Iterator[OperatorProfile]:
-    """A profile without times per batch and device number; only those of the first batch have other sizes, too."""
+    """Yield a profile, still without times, for each batch and device number. Only those of the first batch also time
+    ops at other sizes.
+    """
     from placer.profile.host_values import without_host_ops
     from placer.profile.operators.operator_profile import OperatorProfile
     from placer.trace.capture import capture
@@ -153,7 +155,7 @@ def profiles_of(
 
 
 def run_passes(profiles: Sequence[OperatorProfile], passes: int, advance: Advance) -> None:
-    """Each pass times all profiles before the next begins, so that repeats are minutes apart."""
+    """Time all profiles in each pass before the next one begins, so that repeats are minutes apart."""
     for i in range(passes):
         for profile in profiles:
             advance(f"{profile.captured.name}, pass {i + 1}")

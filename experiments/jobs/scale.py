@@ -33,9 +33,9 @@ def fit_command(
     pays: float,
     advance: Callable[[str], None],
 ) -> tuple[Facts, ScalingModel]:
-    """Fit a model to runs: what `placer scale fit --json` prints, and the model.
+    """Fit a model to runs. Return the facts that `placer scale fit --json` prints, and the model.
 
-    Of a large table, rows are drawn at random (`read_runs`), and `drawn_from` says how many it has. Raises
+    From a large table, rows are drawn at random (`read_runs`), and `drawn_from` is the number of its rows. Raises
     BadInputError for data or options that cannot be used.
     """
     begin_s = time.perf_counter()
@@ -63,7 +63,8 @@ def fit_facts(model: ScalingModel, runs: Runs, pays: float) -> Facts:
 def prediction_facts(
     model: ScalingModel, given: Mapping[str, Value], name: str | None, values: Sequence[Value], pays: float
 ) -> Facts:
-    """What `placer scale predict --json` prints: a run with `given`, or one for each of the `values` of column `name`.
+    """The facts that `placer scale predict --json` prints: a run with `given`, or one for each of the `values` of the
+    column `name`.
 
     Raises BadInputError for an unknown column or a value that cannot be used.
     """
@@ -94,7 +95,7 @@ def prediction_facts(
 def sgd_command(
     graph_path: Path, topology_path: Path, counts: Sequence[int], settings: SgdSettings, pays: float
 ) -> tuple[Facts, Iteration]:
-    """What `placer scale sgd --json` prints for these numbers of devices, and the iteration on the last number.
+    """The facts that `placer scale sgd --json` prints for `counts` of devices, and the iteration with the last count.
 
     Raises BadInputError for files, options or graphs that cannot be used.
     """
@@ -115,7 +116,7 @@ def sgd_command(
 
 
 def _gain(found: Iteration, with_another: Callable[[], Iteration]) -> float | None:
-    """The share by which one more device trains faster; None where it cannot take part."""
+    """The share by which training is faster with one more device; None if that device cannot take part."""
     try:
         return with_another().batches_per_s / found.batches_per_s - 1
     except BadInputError:
@@ -135,7 +136,9 @@ def _sgd_row(found: Iteration, one: Iteration) -> Facts:
 
 
 def _outside(model: ScalingModel, row: Mapping[str, Value], name: str | None, values: Sequence[Value]) -> list[str]:
-    """A phrase for each column that is outside what was measured; of the varied column for its lowest and highest."""
+    """A phrase for each column whose value is outside what was measured; for the varied column, its lowest and highest
+    values are checked.
+    """
     found = model.outside({**row, name: model.usual[name]} if name is not None else row)
     ends = [value for value in values if not isinstance(value, str)]
     for end in {min(ends), max(ends)} if ends and name is not None else ():
@@ -144,7 +147,7 @@ def _outside(model: ScalingModel, row: Mapping[str, Value], name: str | None, va
 
 
 def _stops(model: ScalingModel, row: Mapping[str, Value], name: str | None, pays: float) -> str | None:
-    """From where one more no longer pays, for a column along which runs get shorter."""
+    """A sentence that says from which value on one more no longer pays, if runs get shorter along the varied column."""
     if name is None or name in model.coding.levels:
         return None
     pair = model.values(model.table(row, name, [1.0, 2.0]))

@@ -1,5 +1,5 @@
-"""The folder that `placer search --out` writes: the device of every op; and, for `plan` and `simulate`, what the search
-placed, which is groups of ops.
+"""The files that `placer search --out` writes: the device of every op, and, for `plan` and `simulate`, the groups of
+ops that the search placed.
 """
 
 from __future__ import annotations

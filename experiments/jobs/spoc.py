@@ -28,10 +28,10 @@ MISSING = {
 
 
 class Counted(NamedTuple):
-    """How many parameters a step has."""
+    """The number of parameters of a step."""
 
     read: int  # elements of the model's variables in its graph
-    unread: int = 0  # of those that it never reads, such as the statistics of a normalisation that was not adapted
+    unread: int = 0  # elements that it never reads, such as statistics of a normalisation that was not adapted
 
     @property
     def total(self) -> int:
@@ -40,14 +40,14 @@ class Counted(NamedTuple):
 
 
 def spoc_command(models: Sequence[str], batch: int | None = None) -> list[Facts]:
-    """What `placer spoc --json` prints, an entry per model. Raises BadInputError before anything is traced."""
+    """The facts that `placer spoc --json` prints for each model. Raises BadInputError before anything is traced."""
     if batch is not None and batch < 1:
         raise BadInputError(f"--batch is {batch}; give a number of examples >= 1.")
     return [facts() for facts in [_checked(model, batch) for model in models]]
 
 
 def _checked(model: str, batch: int | None) -> Callable[[], Facts]:
-    """Reads a file or finds a model now, and returns what makes its facts, which may trace it."""
+    """Read a file or find a model now, and return a function that makes its facts, which may trace it."""
     if is_graph_file(model):
         graph = read_graph(model)
         return lambda: graph_facts(model, graph)
@@ -69,7 +69,7 @@ def model_facts(model: str, batch: int | None = None) -> Facts:
 
 
 def graph_facts(model: str, graph: OpGraph, count: int | None = None) -> Facts:
-    """SPOC of a graph, of its forward part where phases are known, and the reading. count: its parameters."""
+    """SPOC of a graph, of its forward part if phases are known, and the reading. count: its number of parameters."""
     step, ahead = spoc(graph, count), forward(graph)
     first = None if ahead is None or len(ahead) == len(graph) else spoc(ahead, count)
     numbers = asdict(step)
@@ -89,7 +89,7 @@ def _facts(found: Spoc) -> Facts:
 def parameters(captured: Captured, model: Any = None) -> Counted:
     """Parameters of a captured step: the floating-point variables of its forward part.
 
-    model: the keras.Model, which also has those that the step never reads; None where it is not known.
+    model: the keras.Model, which also has variables that the step never reads; None if it is not known.
     """
     part = forward(captured.graph)
     names = () if part is None else (op.name for op in part.ops if op.name in captured.variables)

@@ -1,6 +1,6 @@
-"""What limits a step's speed, in one sentence, by ratios of its SPOC numbers.
+"""One sentence on what limits a step's speed, by ratios of its SPOC numbers.
 
-`placer bench spoc` measures whether what the sentences promise is so (experiments/benches/spoc/advice.py).
+`placer bench spoc` measures whether the promises of the sentences hold (experiments/benches/spoc/advice.py).
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from enum import StrEnum
 
 from surrogate.features.spoc import Spoc
 
-# FLOPs of an op that computes about as long as TensorFlow takes to launch it, on the machine of BENCHMARKS.md: what an
-# op takes over what a FLOP takes in the fit of `placer bench spoc` to training steps. Of the 105 pairs of its 401
-# networks that differ in the batch only, it is right about 89; 4e5, a guess, was right about 76.
+# FLOPs of an op that computes about as long as TensorFlow takes to launch it, on the machine of BENCHMARKS.md: the time
+# of an op divided by the time of a FLOP in the fit of `placer bench spoc` to training steps. Among the bench's 401
+# networks are 105 pairs that differ in the batch only. This value is right about 89 of them; 4e5, a guess, about 76.
 LAUNCH_OPERATIONS = 1.2e6
 LAUNCH_S = 1e-5
 MEMORY_BOUND = 4.0  # FLOPs per byte below which memory is what a CPU or GPU waits for
 HEAVY_WEIGHTS = 0.15  # bytes held per byte of traffic; a step reads and writes its weights about six times
 WIDE = 1.3  # breadth from which a second device has something to do
-NARROW = 0.4  # share of the ops on one chain from which a graph is called narrow where its work is not known
+NARROW = 0.4  # share of the ops on one chain from which a graph is called narrow if its work is not known
 
 
 class Limit(StrEnum):
-    """What a step waits for."""
+    """The limit of a step's speed."""
 
     LAUNCH = "launch-bound"
     WIDE_LAUNCH = "launch-bound and wide"
@@ -34,10 +34,10 @@ class Limit(StrEnum):
 
 
 def limit_of(step: Spoc, forward: Spoc | None = None) -> Limit:
-    """What limits a graph. forward: its forward part, whose branches count because those of gradients mislead: the
-    gradient of every weight is beside the chain, but so near to it that it seldom pays to move it.
+    """The limit of a step's speed. forward: its forward part, whose branches are counted, because branches of gradients
+    mislead: the gradient of every weight is beside the chain, but so near to it that moving it seldom pays.
     """
-    if _launch_bound(step):  # of two devices, each launches its own ops: NASNetMobile gains by a second one
+    if _launch_bound(step):  # each of two devices launches its own ops: NASNetMobile gains by a second device
         return Limit.WIDE_LAUNCH if _breadth(forward or step) >= WIDE else Limit.LAUNCH
     if (forward or step).breadth is None:
         return Limit.UNKNOWN
@@ -49,7 +49,7 @@ def limit_of(step: Spoc, forward: Spoc | None = None) -> Limit:
 
 
 def reading(step: Spoc, forward: Spoc | None = None) -> str:
-    """The sentence for a graph. forward: as of `limit_of`."""
+    """The sentence for a graph. forward: as for `limit_of`."""
     return f"{_shape(step, forward or step)}: {SENTENCES[limit_of(step, forward)](step, forward or step)}"
 
 
@@ -72,8 +72,8 @@ SENTENCES: dict[Limit, Callable[[Spoc, Spoc], str]] = {
     Limit.MEMORY: lambda step, _: (
         f"memory-bound, {_rate(step)}; fused ops and faster memory will help; {_devices(step)}."
     ),
-    # Bench `spoc`, in the middle of five networks: a core for each op, instead of one for all, makes training steps 1.5
-    # times as fast, and inference 1.06 times.
+    # The median of five networks in bench `spoc`: a core for each op, instead of one for all, makes training steps 1.5
+    # times as fast, and inference 1.06 times as fast.
     Limit.COMPUTE: lambda step, forward: (
         f"compute-bound in one chain, {_each(step)}; a faster device or split ops will help"
         + (f"; {_devices(step)}." if forward is step else ", and a second device, which can take gradients of weights.")
@@ -93,10 +93,11 @@ def _breadth(spoc: Spoc) -> float:
 
 
 def _devices(step: Spoc) -> str:
-    """What more devices can gain at most (Brent 1974), if ops take as long as their operations say; it is no promise.
+    """A clause with the most that more devices can gain (Brent 1974), if the time of ops follows from their operations.
+    It is no promise.
 
-    `placer bench spoc` tried 15 networks with a core per op and nothing to send, and none gained more. Chains gained
-    1.20 to 1.43 times, with a bound of 1.44 to 1.55: gradients of weights are beside the chain.
+    `placer bench spoc` tried 15 networks with a core per op and nothing to send, and no network gained more. Chains
+    gained 1.20 to 1.43 times, with a bound of 1.44 to 1.55, because gradients of weights are beside the chain.
     """
     if step.breadth is None:
         return "what more devices gain is not known"

@@ -31,5 +31,5 @@
 
 Read `catalogue`, then the loops themselves (`by_hand`, `papers`, `gan`, `fits`, `effects`; `data` has their batches),
 then how they are run: `run`, with `moved` and `fit_callbacks`, and `outcome`, which compares two runs. `judge` does all
-of it in a process of its own. Importing this package does not import TensorFlow.
+of it, for use in a separate process. Importing this package does not import TensorFlow.
 """

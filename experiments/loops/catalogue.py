@@ -1,4 +1,4 @@
-"""The loops by name, and what is expected of each where it is wrapped."""
+"""The loops by name, and what is expected of each when it is wrapped."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Loop:
     name: str
     module: str
     steps: int = 1  # that it wraps
-    alone: str = ""  # words in the reason for which it is left alone; empty where it is placed
+    alone: str = ""  # words in the reason for which it is left alone; empty if it is placed
     bound: float = 0.0  # relative, of what may differ by rounding; 0 = to the last bit
     divided: float = 0.0
-    """The same where ops are divided, whose parts are added in another order; 0 = it is not run so, because its
-    optimizer divides by what it makes of small gradients, which are little more than rounding.
+    """The same bound if ops are divided, because parts are added in another order. 0 = the loop is not run with divided
+    ops: its optimizer divides by values made from small gradients, which are little more than rounding.
     """
     random: bool = False  # whether no seed can repeat it; then it is replayed on the noise that it noted
 

@@ -1,4 +1,4 @@
-"""Loops whose steps do more than compute: they write summaries, call Python, or count; and one that reads weights."""
+"""Loops whose steps write summaries, call Python or count, and one whose data set reads weights."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def hard_examples(run: Run) -> None:
         generate, output_signature=(tf.TensorSpec((ROWS, FEATURES)), tf.TensorSpec((ROWS,), tf.int64))
     )
     options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False  # it would look at weights at any time, wrapped or not
+    options.experimental_optimization.inject_prefetch = False  # which reads weights at any time, wrapped or not
     examples = examples.with_options(options)
 
     @tf.function

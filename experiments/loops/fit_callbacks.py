@@ -15,8 +15,8 @@ from placer.keras import AutoPlace
 if TYPE_CHECKING:
     from experiments.loops.run import Run, Searched
 
-MOVES = (1, 3, 6)  # epochs at which the step is placed anew
-UNWRAP = 5  # the epoch of `fit` that is untouched again
+MOVES = (1, 3, 6)  # epochs at which the step is placed by another mapping
+UNWRAP = 5  # the epoch of `fit` at which the step is untouched again
 AFTER = 2  # epochs after the search
 
 
@@ -37,12 +37,12 @@ class Notes(keras.callbacks.Callback):  # type: ignore[misc]
             self._run.outcome.mappings = len(self._seen)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Metrics so far."""
+        """Note the metrics so far."""
         self._run.outcome.steps += 1
         self._run.note(**{name: value for name, value in (logs or {}).items() if name != "speedup"})
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Metrics of the epoch, with those of the validation."""
+        """Note the metrics of the epoch, with those of the validation."""
         self._run.note(**{f"epoch {name}": value for name, value in (logs or {}).items() if name != "speedup"})
 
 
@@ -56,11 +56,11 @@ class Moves(keras.callbacks.Callback):  # type: ignore[misc]
 
     @property
     def step(self) -> placer.AutoStep | None:
-        """The wrapped step of now."""
+        """The current wrapped step; None if the step is untouched."""
         return self._placing.step if self._placing is not None else None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Move."""
+        """At MOVES, place the step by a new mapping; at UNWRAP, leave it untouched again."""
         if epoch in (*MOVES, UNWRAP):
             self._close()
         if epoch in MOVES:
@@ -108,18 +108,18 @@ class Until(keras.callbacks.Callback):  # type: ignore[misc]
         self._step, self._run.epochs = None, 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Wait for the search a little. Its step is there once the first batch is."""
+        """Wait a little for the search. Its step exists from the first batch on."""
         self._step = self._placing.step or self._step
         if not self._run.is_settled:
             self._run.rest()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """End; a model that is left alone from the start has no search to wait for."""
+        """End `fit` when it is time. A model that is left alone from the start has no search to wait for."""
         self._run.epochs = epoch + 1
         self._after += self._run.is_settled or self._step is None
         self.model.stop_training = self.model.stop_training or self._after >= AFTER
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Keep what was decided."""
+        """Keep what the wrapped step decided."""
         if self._step is not None:
             self._journal(self._step)

@@ -1,4 +1,4 @@
-"""Loops that Keras runs: `fit` with all that is usually given to it."""
+"""Loops that Keras runs: `fit` with everything that is usually given to it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class VAE(keras.Model):  # type: ignore[misc]
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """Keras resets them at the begin of each epoch."""
+        """The metrics, which Keras resets at the beginning of each epoch."""
         return [self.total, self.divergence]
 
     def call(self, x: Any) -> Any:
-        """(x as decoded, mean, log of the variance)."""
+        """Return (x as decoded, mean, log of the variance)."""
         mean, log_var = tf.split(self.encoder(x), 2, axis=-1)
         z = mean + tf.exp(0.5 * log_var) * keras.random.normal(tf.shape(mean), seed=self.seeds)
         return self.decoder(z), mean, log_var

@@ -1,4 +1,4 @@
-"""Runs a loop wrapped and alone in this process, and says in what the two differ."""
+"""Runs a loop wrapped and alone in this process, and lists the differences."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from experiments.loops.catalogue import Loop, find
 from experiments.loops.outcome import differences, repeated
 from experiments.loops.run import Alone, ByHand, Run, Searched
 
-MAPPINGS = 3  # measured by a search, the single devices aside
+MAPPINGS = 3  # measured by a search, besides the single devices
 
 
 class Judge:
-    """Answers questions about loops; for a process of its own, started in the EXACT environment."""
+    """Answers questions about loops, in a separate process that is started in the EXACT environment."""
 
     def __init__(self) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -23,20 +23,20 @@ class Judge:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
     def moved(self, name: str) -> dict[str, Any]:
-        """What became of a loop that was moved among mappings by hand."""
+        """The result of a loop that is moved among mappings by hand."""
         return _judged(find(name), ByHand())
 
     def divided(self, name: str) -> dict[str, Any]:
-        """The same where each mapping divides ops and variables by another plan."""
+        """The same, while each mapping divides ops and variables by another plan."""
         loop = find(name)
         return _judged(loop, ByHand(divided=True), loop.divided)
 
     def searched(self, name: str) -> dict[str, Any]:
-        """What became of a loop under a search."""
+        """The result of a loop under a search."""
         return _judged(find(name), Searched(budget=MAPPINGS, beat_untouched=False))
 
     def on_workers(self, name: str) -> dict[str, Any]:
-        """The same over two worker processes."""
+        """The result of a loop under a search over two worker processes."""
         return _judged(find(name), Searched(budget=MAPPINGS, beat_untouched=False, devices="workers:2"))
 
     def forget(self) -> None:

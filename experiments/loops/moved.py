@@ -20,8 +20,8 @@ from placer.trace.capture import Captured, capture
 from search.splits.candidates import plan_by
 from search.splits.propagate import Rates
 
-FIRST, MOVE, UNWRAP, AGAIN = 3, 15, 27, 31  # calls at which it is placed, moved, taken off, and placed once more
-PLANS = ("columns", "batch", "alternate")  # by which ops are divided, by turns; see search/splits/candidates.py
+FIRST, MOVE, UNWRAP, AGAIN = 3, 15, 27, 31  # calls at which the step is placed, moved, unwrapped, and placed again
+PLANS = ("columns", "batch", "alternate")  # by which ops are divided, in turn; see search/splits/candidates.py
 OP_S, BYTE_S = 1e-3, 1e-15  # moving data costs next to nothing, so that a plan divides whatever it can
 
 
@@ -36,7 +36,7 @@ class Moved:
     made: list[Path] = field(default_factory=list)
 
     def mapping(self, step: Any, args: Sequence[Any], kwargs: dict[str, Any], seed: int) -> Path:
-        """A mapping for the step as called with these."""
+        """The file of a new random mapping for the step as called with `args` and `kwargs`."""
         captured = capture(step, args, "step", kwargs, needs_loss=False)
         graph, plan = self._divided(captured) if self.divided else (captured.graph, SplitPlan())
         rng = random.Random(seed)
@@ -59,7 +59,7 @@ class Moved:
 
 
 class MovedStep:
-    """Called like the step."""
+    """A step that is called like the user's step, and places it at FIRST, MOVE and AGAIN."""
 
     def __init__(self, step: Any, moved: Moved, seed: int, journal: Callable[[placer.AutoStep], None]) -> None:
         self.placed = 0  # calls that were placed
@@ -81,7 +81,7 @@ class MovedStep:
         return self._wrapped(*args, **kwargs)
 
     def close(self) -> None:
-        """Take it off; harmless when called twice."""
+        """Unwrap the step; harmless when called twice."""
         if self._wrapped is not None:
             self._journal(self._wrapped)
             self._wrapped.close()

@@ -1,4 +1,4 @@
-"""What a run of a loop left behind, and in what two runs differ."""
+"""The outcome of a run of a loop, and the differences between two runs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Outcome:
     )  # the next numbers of Python's, NumPy's and TensorFlow's streams
     effects: list[str] = field(default_factory=list)  # what the step did outside of variables, in order
     placed: int = 0  # calls that were placed
-    mappings: int = 0  # distinct ones of these calls
+    mappings: int = 0  # distinct mappings of these calls
     alone: list[str] = field(default_factory=list)  # for each wrapped step that was left alone, why
-    said: list[str] = field(default_factory=list)  # warnings, and what was logged as one
+    said: list[str] = field(default_factory=list)  # warnings that were raised or logged
     journal: list[tuple[str, str]] = field(default_factory=list)  # kind and sentence
 
 
 def differences(wrapped: Outcome, alone: Outcome, bound: float = 0.0) -> list[str]:
-    """In what a wrapped run differs from one of the loop alone, a line for each difference, SHOWN at most.
+    """The differences between a wrapped run and a run of the loop alone, a line for each, SHOWN at most.
 
     bound: how much a float may differ, relative to the largest value of its tensor; 0 = to the last bit.
     """
@@ -41,7 +41,7 @@ def differences(wrapped: Outcome, alone: Outcome, bound: float = 0.0) -> list[st
 
 
 def repeated(metrics: Sequence[MappingABC[str, Array]], name: str = "noise") -> int:
-    """How many values of a metric that draws random numbers are equal to an earlier one."""
+    """The number of values of a random metric that are equal to an earlier value."""
     seen = [noted[name].tobytes() for noted in metrics if name in noted]
     return len(seen) - len(set(seen))
 
@@ -69,7 +69,7 @@ def _apart(what: str, mine: MappingABC[str, Array], theirs: MappingABC[str, Arra
 
 
 def _distance(x: Array, y: Array) -> float:
-    """The largest difference relative to the largest value; 0 where all bits are the same, infinite for other types."""
+    """The largest difference relative to the largest value; 0 if all bits are the same, infinite for other types."""
     if x.dtype != y.dtype or x.shape != y.shape:
         return float("inf")
     if x.tobytes() == y.tobytes():

@@ -47,7 +47,7 @@ def sharpness_aware(run: Run) -> None:
 
 
 def lookahead(run: Run) -> None:
-    """In a branch, every few steps, slow weights follow the fast ones, which go back to them (Zhang et al. 2019)."""
+    """Every few steps, in a branch, slow weights follow the fast ones, which are reset to them (Zhang et al. 2019)."""
     model, loss_fn = classifier(), loss_of()
     weights = model.trainable_variables
     optimizer = keras.optimizers.Adam(0.02)
@@ -73,7 +73,7 @@ def lookahead(run: Run) -> None:
 
 
 def gradient_penalty(run: Run) -> None:
-    """A critic whose loss has the gradient of its own output, and clipped weights (Gulrajani et al. 2017)."""
+    """A critic with clipped weights, whose loss contains the gradient of its own output (Gulrajani et al. 2017)."""
     maker, critic = _dense(NOISE, FEATURES), _dense(FEATURES, 1)
     optimizers = [keras.optimizers.RMSprop(0.01) for _ in range(2)]
     for optimizer, model in zip(optimizers, (maker, critic), strict=True):

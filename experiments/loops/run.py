@@ -35,7 +35,7 @@ class Run(ABC):
 
     epochs = EPOCHS  # for `fit`
     patience = 1  # epochs without a gain, after which a callback of `fit` may end it
-    replayed: Sequence[dict[str, Array]] | None = None  # what an earlier run noted, its random draws among it
+    replayed: Sequence[dict[str, Array]] | None = None  # notes of an earlier run, with its random draws
 
     def __init__(self) -> None:
         self.outcome = Outcome()
@@ -55,24 +55,24 @@ class Run(ABC):
 
     @abstractmethod
     def callbacks(self, example: Any) -> list[Any]:
-        """For `fit`. example: one element of its data set."""
+        """Callbacks for `fit`. example: one element of its data set."""
 
     def steps(self, epoch: int = 1) -> Iterator[int]:
-        """The number of each step; ends after a whole epoch of so many."""
+        """The number of each step; ends after a whole epoch of `epoch` steps."""
         for i in self.going():
             yield from range(i * epoch, (i + 1) * epoch)
             self.outcome.steps += epoch
 
     def note(self, **values: Any) -> None:
-        """Metrics of a step, or whatever else two runs must agree in."""
+        """Note metrics of a step, or other values in which two runs must agree."""
         self.outcome.metrics.append({name: np.array(value) for name, value in values.items()})
 
     def did(self, effect: Any) -> None:
-        """The step had an effect outside of variables."""
+        """Note an effect of the step outside of variables."""
         self.outcome.effects.append(str(effect))
 
     def keep(self, **variables: Iterable[Any] | Any) -> None:
-        """Variables to be compared at the end: lists of them by name, or things that have `variables`."""
+        """Keep variables to compare at the end: by name, lists of them, or objects that have `variables`."""
         for name, held in variables.items():
             held = getattr(held, "variables", held)
             for i, variable in enumerate(held if isinstance(held, list | tuple) else [held]):
@@ -81,7 +81,7 @@ class Run(ABC):
     # What runs it.
 
     def of(self, program: Callable[[Run], None]) -> Outcome:
-        """Run a loop from the same seeds as every other run, and return what it left."""
+        """Run a loop from the same seeds as every other run, and return its outcome."""
         keras.backend.clear_session()
         keras.utils.set_random_seed(SEED)
         tf.random.set_global_generator(tf.random.Generator.from_seed(SEED))
@@ -103,10 +103,10 @@ class Run(ABC):
         return self.outcome
 
     def end(self) -> None:  # noqa: B027  nothing is wrapped where the loop runs alone
-        """Take what was wrapped off again. Harmless when called twice."""
+        """Unwrap what was wrapped. Harmless when called twice."""
 
     def _compare_after_end(self) -> None:
-        """A variable read while it is placed, and once more where it came home, must have one value."""
+        """Note each variable whose value after unwrapping is not the one that was read while it was placed."""
         for name, variable in self._kept.items():
             if np.array(variable).tobytes() != self.outcome.variables[name].tobytes():
                 self.outcome.variables[f"{name} once closed"] = np.array(variable)
@@ -122,7 +122,7 @@ class Alone(Run):
     """The loop as if there were no Placer, for as many steps and epochs as another run took."""
 
     def __init__(self, other: Run, *, replay: bool = False) -> None:
-        """replay: draw the random numbers that the other run noted."""
+        """replay: whether the loop uses the random numbers that the other run noted."""
         super().__init__()
         self._steps, self.epochs, self.patience = other.outcome.steps, other.epochs, other.patience
         self.replayed = other.outcome.metrics if replay else None
@@ -201,7 +201,7 @@ class Searched(Run):
         return call
 
     def count(self, step: placer.AutoStep | None) -> None:
-        """Before a call: note whether it is placed."""
+        """Note before a call whether it is placed."""
         mapping = step.mapping if step is not None else None
         if mapping is not None:
             self.outcome.placed += 1
@@ -246,7 +246,7 @@ class Searched(Run):
 
 
 class _Loud(logging.Handler):
-    """Keeps what users see on stderr."""
+    """Keeps the warnings that users see on stderr."""
 
     def __init__(self, said: list[str]) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Consoles on which tables and progress are printed: all text is literal, neither markup nor the name of an emoji."""
+"""Consoles for tables and progress. All text is printed literally, and never read as markup or the name of an emoji."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from rich.console import Console
 
 
 def literal_console(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """Prints on stdout, or on stderr. A model called `[red]` or `:ok:` is shown as it is called."""
+    """A console on stdout or stderr. The name of a model called `[red]` or `:ok:` is shown as it is."""
     return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)

@@ -28,7 +28,7 @@ LEGEND = "a column is {}; name--- one op, = short ops, : fewer of them, > sends,
 class Bar(NamedTuple):
     """Work of one kind from start_s to end_s, drawn from `base` to `base + height` of its lane's height.
 
-    A sliver shows many pieces of work, or one that is too narrow to be drawn. short: the label where there is little
+    A sliver shows many pieces of work, or one that is too narrow to be drawn. short: the label if there is little
     room.
     """
 
@@ -42,7 +42,7 @@ class Bar(NamedTuple):
     short: str = ""
 
     def label_in(self, room: int) -> str:
-        """The longest of its labels that has at most `room` letters; empty where none has."""
+        """The longest of its labels that has at most `room` letters; empty if none fits."""
         labels = (self.label, self.label.rpartition("/")[2], self.short)
         return next((label for label in labels if len(label) <= room), "")
 
@@ -52,7 +52,7 @@ class Lane(NamedTuple):
 
     name: str
     is_link: bool
-    busy: float  # busy seconds / makespan, above 1 where several things happen at once
+    busy: float  # busy seconds / makespan, above 1 if several things happen at once
     bars: tuple[Bar, ...]  # slivers first, so that they cover nothing
 
 
@@ -80,8 +80,9 @@ def gantt_facts(
 ) -> Chart:
     """The chart of `timelines`, {panel name: timeline}, all of one graph on one topology.
 
-    A bar is at least one of `columns` wide. Narrower ones are gathered: a column shows the kind that takes most of it,
-    as high as the busy share of the column, in STEPS steps. At most the `links` busiest links are shown.
+    The time axis has `columns`, and a bar is at least one column wide. Narrower bars are gathered: a column shows the
+    kind that takes most of it, as high as the busy share of the column, in STEPS steps. At most the `links` busiest
+    links are shown.
     """
     axis_s = max(timeline.makespan_s for timeline in timelines.values())
     kind_of = _colouring(timelines.values())
@@ -190,7 +191,8 @@ def _shared(cluster: Iterable[tuple[int, Bar]], rows: int) -> list[Bar]:
 
 
 def _colouring(timelines: Iterable[Timeline]) -> Callable[[Op], str]:
-    """The kind of an op: its phase where phases are known, else the family of its type, else its type.
+    """The kind of an op: its phase if phases are known, else the family of its type if most time is in known families,
+    else its type.
 
     Only the MOST_KINDS kinds that take most time have a name; the others are OTHER.
     """

@@ -1,4 +1,4 @@
-"""What `placer show` and `placer diff` print: a mapping, and what differs between two."""
+"""The output of `placer show` and `placer diff`: a mapping, and the differences between two."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Facts = dict[str, Any]
 
 
 def show_mapping(facts: Facts) -> None:
-    """What each device runs, what crosses between devices, and what is known of the step."""
+    """Print what each device runs, what crosses between devices, and what is known about the step."""
     console = literal_console()
     has_more = facts["checked"]
     table = Table("device", *_right("ops", *(["busy", "memory"] if has_more else [])))
@@ -36,7 +36,7 @@ def show_mapping(facts: Facts) -> None:
 
 
 def show_difference(facts: Facts) -> None:
-    """How many ops moved between which devices, and of which layers they are."""
+    """Print how many ops moved between which devices, and to which layers they belong."""
     console = literal_console()
     if facts["same_graph"] is False:
         graphs = " and ".join(cell(_title(facts[which]), 200) for which in ("one", "other"))
@@ -79,7 +79,7 @@ def _title(facts: Facts) -> str:
 
 
 def _lines(facts: Facts) -> Iterator[str]:
-    """What the file says beside the devices of ops."""
+    """Lines with everything in the file other than the devices of ops."""
     if facts["measured_s"] is not None:
         yield f"measured: {_measured(facts)}"
     if facts["predicted_s"] is not None:

@@ -1,4 +1,4 @@
-"""What `profile` prints: facts first, then the table of operator families."""
+"""The output of `placer profile`: facts first, then the table of operator families."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Facts = dict[str, Any]
 
 
 def profile_facts(found: Profiled) -> Facts:
-    """What `placer profile --json` prints; errors as fractions."""
+    """The facts that `placer profile --json` prints; errors are fractions."""
     return {
         "networks": sorted({name for models in found.models for name in models.networks}),
         "devices": list(found.devices),
@@ -28,7 +28,7 @@ def profile_facts(found: Profiled) -> Facts:
 
 
 def family_facts(models: OperatorModels) -> list[Facts]:
-    """For each family its rows, the chosen regressor, and its cross-validated errors: None where nothing tells them."""
+    """For each family, its rows, the chosen regressor, and its cross-validated errors (None if they are not known)."""
     facts = []
     for family, model in models.by_family.items():
         score = model.scores.get(model.choice)
@@ -47,7 +47,7 @@ def family_facts(models: OperatorModels) -> list[Facts]:
 
 
 def show_profile(found: Profiled) -> None:
-    """The families as a table for each kind of device."""
+    """Print the families as a table for each kind of device."""
     console = literal_console()
     for models in found.models:
         title = f"operator models, {models.device_kind}: {models.rows} rows of {', '.join(models.networks)}"

@@ -64,7 +64,7 @@ class SearchBar(Progress):
 
 
 def bar(quiet: bool) -> Progress:
-    """A SearchBar, or nothing where `quiet`."""
+    """A SearchBar, or a silent Progress if `quiet`."""
     return Progress() if quiet else SearchBar()
 
 
@@ -89,6 +89,6 @@ def progress_bar(total: int, quiet: bool) -> Iterator[Advance]:
 
 @contextmanager
 def status(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Yields a function that shows on stderr what is being done."""
+    """Yield a function that shows on stderr what is being done."""
     with literal_console(stderr=True, quiet=quiet).status("reading") as shown:
-        yield lambda text: shown.update(Text(text))  # of a str it would take markup
+        yield lambda text: shown.update(Text(text))  # a str would be read as markup

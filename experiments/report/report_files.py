@@ -1,4 +1,4 @@
-"""The files that commands write at their end: each by itself, and which kind of report is meant, by its name."""
+"""The files that commands write at their end, each by itself, and the kind of a report, which its name says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE, TABLE = (".html", ".htm"), ".md"
 
 
 def is_page(report: Path | None) -> bool:
-    """Whether it is to be a page with figures."""
+    """Whether the report is to be a page with figures."""
     return report is not None and report.suffix.lower() in PAGE
 
 
@@ -23,5 +23,5 @@ def check_report(report: Path | None) -> None:
 
 
 def write_each(*files: tuple[Path | None, Callable[[Path], object]]) -> None:
-    """Write each file that was asked for by its function, whatever comes of the others. Raises as `raise_last`."""
+    """Write each file that was asked for with its function, even if others fail. Raises like `raise_last`."""
     try_each(*(partial(write, path) for path, write in files if path is not None))

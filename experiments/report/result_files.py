@@ -29,9 +29,9 @@ from placer.splits.plan_files import regions_of
 
 
 def write_simulated(simulated: Simulated, trace: Path | None, gantt: Path | None) -> None:
-    """The simulated step for ui.perfetto.dev, and as a picture, each by itself.
+    """Write the simulated step for ui.perfetto.dev, and as a picture, each by itself.
 
-    Raises PlacerError where one cannot be written.
+    Raises PlacerError if a file cannot be written.
     """
     timeline, schedule = simulated.timeline, simulated.facts["schedule"]
 
@@ -54,10 +54,10 @@ def check_writable(
     *,
     inputs: Sequence[str | Path | None] = (),
 ) -> None:
-    """Check, before the search, what is written after it.
+    """Check, before the search, that the files of its end can be written.
 
-    Folders that are not there are made. inputs: as in `check_outputs`, but a search may be repeated in the folder from
-    which it takes devices or splits. Raises BadInputError for a file that cannot be written or is an input, and for a
+    Missing folders are made. inputs: as in `check_outputs`, but a search may be repeated in the folder from which it
+    takes devices or splits. Raises BadInputError for a file that cannot be written or is an input, and for a
     `gantt` that is not a picture.
     """
     check_picture(gantt)
@@ -76,10 +76,10 @@ def write_results(
     found: Finding, out: Path | None, report: Path | None, trace: Path | None, gantt: Path | None = None
 ) -> None:
     """Write mapping.json (the device of every op) to `out`, and, for `plan` and `simulate`, what the search placed:
-    graph.json, topology.json, and groups.json (the mapping of graph.json's groups). Then the table, the trace and its
-    picture. Each is written by itself, whatever comes of the others.
+    graph.json, topology.json, and groups.json (the mapping of graph.json's groups). Then write the report, the trace
+    and its picture. Each file is written even if others fail.
 
-    Raises PlacerError where something cannot be written.
+    Raises PlacerError if a file cannot be written.
     """
     ways = dict(zip(search_folder.FILES, (_write_mapping, _write_groups, _write_graph, _write_topology), strict=True))
     in_folder = [] if out is None else [(out / name, partial(write, found)) for name, write in ways.items()]
@@ -140,7 +140,7 @@ def _mapping_file(found: Finding, mapping: Mapping, order: Sequence[str] = ()) -
 
 
 def _write_report(found: Finding, report: Path) -> None:
-    """As HTML where its name says so, else as Markdown."""
+    """Write the report as HTML if its name says so, else as Markdown."""
     if is_page(report):
         from experiments.report.search_record import search_record
         from search.page.page import write_page

@@ -1,4 +1,4 @@
-"""What `placer scale` prints: tables and sentences; experiments/report/plots/scaling.py draws the curves."""
+"""The output of `placer scale`: tables and sentences; experiments/report/plots/scaling.py draws the curves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT_COLUMNS = 72  # of an iteration drawn as text
 
 
 def show_fit(facts: Facts) -> None:
-    """The formula, what each column does, the constants, and what follows in sentences."""
+    """Print the formula, the effect of each column, the constants, and the reading in sentences."""
     console = literal_console()
     console.print(printable(facts["formula"], MOST), soft_wrap=True)
     of_more = f", drawn at random from {facts['drawn_from']}" if facts["drawn_from"] else ""
@@ -47,7 +47,7 @@ def show_fit(facts: Facts) -> None:
 
 
 def show_prediction(facts: Facts) -> None:
-    """One line, or a table along the column that varies."""
+    """Print the prediction as a table, with a row for each value of the column that varies."""
     console = literal_console()
     run = ", ".join(f"{key} {_plain(value)}" for key, value in facts["run"].items())
     console.print(printable(f"{facts['target']} of a run with {run}", MOST), soft_wrap=True)
@@ -93,12 +93,12 @@ def drawn(found: Iteration) -> str:
 
 
 def sgd_curve(facts: Facts) -> SgdCurve:
-    """What the picture of the rows shows."""
+    """The rows as a curve for a picture."""
     return SgdCurve(f"{printable(facts['graph'], 60)}: synchronous SGD, {facts['form']}", tuple(facts["rows"]))
 
 
 def show_sgd(facts: Facts, last: Iteration) -> None:
-    """A row per number of devices, and the last iteration as text."""
+    """Print a row per number of devices, and the last iteration as text."""
     console = literal_console()
     title = f"{facts['graph']}: synchronous SGD, {facts['form']}, batch {facts['batch']}"
     table = Table("devices", title=cell(title), title_justify="left")

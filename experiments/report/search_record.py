@@ -1,4 +1,4 @@
-"""What a report page shows of a search from the command line."""
+"""The record that a report page shows of a search from the command line."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from search.page.record import Baseline, MeasuredRow, Panel, RunRecord
 
 
 def search_record(found: Finding, summary: Sequence[str], versions: Mapping[str, str]) -> RunRecord:
-    """The record of a finding. summary: its outcome in sentences. versions: of what measured it."""
+    """The record of a finding. summary: its outcome in sentences. versions: those of the software that measured it."""
     nodes, edges = drawing_of(found.problem.graph, found.groups, found.topology, found.best.mapping.devices)
     return RunRecord(
         title=f"Placer: {found.model}",
         subtitle=_subtitle(found, versions),
-        summary=tuple(line for line in summary if not line.startswith("*")),  # what marks mean in the table
+        summary=tuple(line for line in summary if not line.startswith("*")),  # marks of the table
         devices=found.topology.names,
         baselines=tuple(_baselines(found)),
         rows=tuple(_row(i, row) for i, row in enumerate(found.measured, start=1)),
@@ -38,7 +38,7 @@ def _subtitle(found: Finding, versions: Mapping[str, str]) -> str:
 
 
 def _baselines(found: Finding) -> Iterator[Baseline]:
-    """What was delivered, what was measured beside it, and the reference line."""
+    """The delivered mapping, the results measured beside it, and the reference line."""
     beside = "in a race, before the end" if found.raced else "measured side by side"
     if found.best.measured is not None:
         yield _baseline("delivered mapping", found.best.measured, f"by {found.best.searcher}; {beside}", delivered=True)
@@ -73,7 +73,7 @@ def _row(order: int, row: Trial) -> MeasuredRow:
 
 
 def _panels(found: Finding) -> Iterator[Panel]:
-    """Before, after, and after as it was traced."""
+    """The step before and after the search as predicted, and after it as traced."""
     if found.before is not None:
         yield panel_of("best single device, predicted", found.before)
     if found.after is not None:

@@ -1,4 +1,4 @@
-"""What `placer spoc` prints: a table for each model or graph file, and a sentence about it."""
+"""The output of `placer spoc`: a table for each model or graph file, and a sentence about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS: tuple[tuple[str, Callable[[Facts], str]], ...] = (
 
 
 def show_spoc(entries: Sequence[Facts]) -> None:
-    """A table of what is known of each entry, and a sentence below it."""
+    """Print a table of what is known about each entry, and a sentence below it."""
     console = literal_console()
     for entry in entries:
         console.print(_table(entry))
@@ -48,7 +48,7 @@ def _table(entry: Facts) -> Table:
 
 def _notes(entry: Facts) -> list[str]:
     notes = []
-    if entry["step"]["operations"] is None:  # of a traced model, all but the seconds are known
+    if entry["step"]["operations"] is None:  # a traced model lacks only the seconds
         held = f"its ops hold {_unit(entry['step']['held_bytes'], 'B')}"
         notes.append(f"not known from this graph: {', '.join(entry['missing'])}; {held}.")
     if entry["step"]["uncounted"]:
@@ -59,7 +59,7 @@ def _notes(entry: Facts) -> list[str]:
 
 
 def _unit(number: float | None, unit: str = "") -> str:
-    """Three digits and a prefix: 3.86 G."""
+    """A number with three digits and a prefix, such as 3.86 G."""
     if number is None:
         return "-"
     for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):

@@ -1,4 +1,4 @@
-"""What `compare` prints and writes: facts first, then the table, the report and the picture made of them."""
+"""The output of `placer compare`: facts first, then the table, the report and the picture made from them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ HEADS = ("searcher", "step", "spread", "x single", "of best", "best at", "asking
 
 
 def comparison_facts(found: Comparison) -> Facts:
-    """What `placer compare --json` prints; times in seconds.
+    """The facts that `placer compare --json` prints; times are in seconds.
 
     In `rows` and `singles`, `step_s` comes from a race, `predicted_s` was predicted before it, and `by` is the searcher
-    that asked the mapping first. `best`, `best_single` and the figures of a searcher itself were measured side by side
-    at the end; `best_so_far_s` uses these figures where there are any.
+    that first asked for the mapping. `best`, `best_single` and the figures of a searcher itself were measured side by
+    side at the end; `best_so_far_s` uses these figures if there are any.
     """
     first = {row.mapping: row.searcher for row in reversed(found.measured)}
     return {
@@ -92,7 +92,7 @@ def _row_facts(row: Trial, first: dict[Mapping, str]) -> Facts:
 
 
 def panel(facts: Facts) -> RegretPanel:
-    """A comparison's facts as a picture of regret."""
+    """The regret curves in a comparison's facts."""
     curves = [
         RegretCurve(name, tuple(row["regret"]), name == facts["default_searcher"])
         for name, row in facts["searchers"].items()
@@ -101,7 +101,7 @@ def panel(facts: Facts) -> RegretPanel:
 
 
 def show_comparison(facts: Facts) -> None:
-    """The table of searchers, and what it means in sentences."""
+    """Print the table of searchers, and sentences that explain it."""
     console = literal_console()
     title = f"{facts['model']}: {facts['ops']} ops in {facts['groups']} groups, {facts['measured']} mappings measured"
     table = Table(title=cell(title, 200), title_justify="left")
@@ -115,7 +115,7 @@ def show_comparison(facts: Facts) -> None:
 
 
 def comparison_lines(facts: Facts) -> list[str]:
-    """The outcome in sentences, why each searcher ended, and how it went."""
+    """Sentences with the outcome, why each searcher ended, and its notes."""
     repeats = facts["best"]["repeats"]
     lines = [f"Interrupted after {facts['measured']} measurements; these are compared."] if facts["interrupted"] else []
     lines += [
@@ -157,9 +157,9 @@ def _cells(name: str, row: Facts) -> list[str]:
 
 
 def write_comparison(facts: Facts, report: Path | None, curves: Path | None) -> None:
-    """The report as Markdown, and the regret curves as a picture, each by itself.
+    """Write the report as Markdown, and the regret curves as a picture, each by itself.
 
-    Raises PlacerError where one cannot be written.
+    Raises PlacerError if one cannot be written.
     """
     write_each(
         (report, lambda path: write_whole(path, _markdown(facts).encode())),

@@ -1,4 +1,4 @@
-"""What `search`, `plan` and `simulate` print: facts first, then tables made of them."""
+"""The output of `placer search`, `plan` and `simulate`: facts first, then tables made from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADS = ("mapping", "step", "spread", "repeats", "x best single", "predicted", "
 
 
 def finding_facts(found: Finding) -> Facts:
-    """What `placer search --json` prints; times in seconds."""
+    """The facts that `placer search --json` prints; times are in seconds."""
     return {
         "model": found.model,
         "ops": found.ops,
@@ -62,12 +62,12 @@ def _row_facts(row: Trial) -> Facts:
         "stored": row.stored,
         "at_s": row.at_s,
         "groups_per_device": groups_per_device(row),
-        "ops_per_device": groups_per_device(row),  # its former name, for one release more
+        "ops_per_device": groups_per_device(row),  # the former name, kept for one more release
     }
 
 
 def result_facts(row: Trial) -> Facts:
-    """What measuring a mapping came to, and what was predicted before."""
+    """The measured result of a mapping, and its prediction from before."""
     measured, result = row.measured, row.result
     return {
         "step_s": measured.step_s if measured else None,
@@ -79,18 +79,18 @@ def result_facts(row: Trial) -> Facts:
 
 
 def groups_per_device(row: Trial) -> dict[str, int]:
-    """How many groups are on each device."""
+    """The number of groups on each device."""
     names = row.mapping.topology.names
     return {name: row.mapping.devices.count(d) for d, name in enumerate(names)}
 
 
 def _moved(row: Trial) -> int:
-    """Groups that are not on the device that has most of them."""
+    """The number of groups that are not on the device with most groups."""
     return len(row.mapping.devices) - max(groups_per_device(row).values())
 
 
 def show_finding(found: Finding) -> None:
-    """The table of mappings, and in words what came of it."""
+    """Print the table of mappings, and the outcome in sentences."""
     console = literal_console()
     title = f"{found.model}: {found.ops} ops in {len(found.groups.graph)} groups"
     table = Table(title=cell(title, 200), title_justify="left")
@@ -104,7 +104,9 @@ def show_finding(found: Finding) -> None:
 
 
 def _is_best(row: Trial, found: Finding) -> bool:
-    """Whether it is the delivered mapping; one of whole ops and one of divided ops may have the same devices."""
+    """Whether `row` is the delivered mapping. Searchers are compared, too, because a mapping of whole ops and one of
+    divided ops may have the same devices.
+    """
     return (row.mapping, row.searcher) == (found.best.mapping, found.best.searcher)
 
 
@@ -121,7 +123,7 @@ def cells(row: Trial) -> list[str]:
 
 
 def _within(found: Finding) -> str:
-    """How far above the lower bound the delivered mapping is predicted."""
+    """A clause that says how far above the lower bound the delivered mapping is predicted."""
     replayed_s, bound_s = found.best.replayed_s, found.lower_bound_s
     return (
         f"; the delivered one is predicted {replayed_s / bound_s - 1:.0%} above" if replayed_s and bound_s > 0 else ""
@@ -129,7 +131,7 @@ def _within(found: Finding) -> str:
 
 
 def summary_lines(found: Finding) -> list[str]:
-    """The outcome in sentences: what was delivered, against what, measured how."""
+    """The outcome in sentences: what was delivered, its baselines, and how they were measured."""
     best, single = best_and_single(found)
     stopped = any(row.measured and row.measured.stopped_early for row in found.measured)
     lines = ["* stopped early: clearly worse than the incumbent, or in the slower half of its race"] if stopped else []
@@ -165,7 +167,7 @@ def summary_lines(found: Finding) -> list[str]:
 
 
 def _pipelined(found: Pipelined) -> str:
-    """What a micro-batch takes, and what it takes the busiest device."""
+    """A sentence with the time of a micro-batch, and the busiest device's share of it."""
     m = found.micro_batches
     return (
         f"In {m} micro-batches, of which {min(m, found.in_flight)} may be under way, a step took {ms(found.step_s)}: "
@@ -174,7 +176,7 @@ def _pipelined(found: Pipelined) -> str:
 
 
 def _divided(found: Finding, plan: SplitPlan) -> str:
-    """How many ops are divided, along what, and what whole ops came to."""
+    """A sentence with the number of divided ops, the ways along which they are divided, and the time of whole ops."""
     along = ", ".join(
         f"{len(ops)} along {division.way}"
         for division, ops in sorted(plan.regions(), key=lambda region: -len(region[1]))[:4]
@@ -185,7 +187,9 @@ def _divided(found: Finding, plan: SplitPlan) -> str:
 
 
 def reference_line(tf_default_s: float | None, in_process_s: float, pinned: bool) -> str:
-    """What the untouched step takes: where this process has the topology's devices, or else in one process."""
+    """A sentence with the time of the untouched step: on the topology's devices if this process has them, or else in
+    one process.
+    """
     if tf_default_s is None:
         return f"For reference: one TensorFlow process with all of this machine's cores takes {ms(in_process_s)}."
     ignoring = ", which ignores pins" if pinned else ""
@@ -199,7 +203,7 @@ def best_and_single(found: Finding) -> tuple[Measured, Measured | None]:
 
 
 def _alone(found: Finding, best: Measured) -> str:
-    """What was delivered where there is no single device to compare it with."""
+    """A sentence on the delivered mapping if there is no single device to compare it with."""
     of = f"{ms(best.step_s)} +- {ms(best.spread_s)} over {best.repeats} steps (by {found.best.searcher})"
     if next(found.problem.singles(), None) is None:
         return f"No single device can run it under these constraints, so there is none to compare with: {of}."
@@ -207,7 +211,7 @@ def _alone(found: Finding, best: Measured) -> str:
 
 
 def show_facts(facts: Facts) -> None:
-    """The outcome of `plan` or `simulate`."""
+    """Print the outcome of `plan` or `simulate`."""
     console = literal_console()
     value = facts["value"]
     console.print(f"{facts['objective']} ({facts['schedule']}): {ms(value)}")
@@ -232,6 +236,6 @@ def show_facts(facts: Facts) -> None:
 
 
 def show_simulated(simulated: Simulated) -> None:
-    """The outcome of `simulate`, and its Gantt chart, as wide as the terminal."""
+    """Print the outcome of `simulate`, and its Gantt chart, as wide as the terminal."""
     show_facts(simulated.facts)
     print(gantt_text(simulated.timeline, literal_console().width))

@@ -15,7 +15,7 @@ MOST = 4000  # letters of a line
 
 
 def printable(name: str, length: int) -> str:
-    """`name` without control characters, cut to its end where it is too long, because ends of op names differ."""
+    """`name` without control characters. If it is too long, its end is kept, because op names differ in their ends."""
     clean = "".join(c if c.isprintable() else "?" for c in name[-length - 1 :])
     return clean if len(clean) <= length else "~" + clean[-length + 1 :]
 
@@ -26,7 +26,7 @@ def cell(text: object, length: int = 60) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that ends neither a cell nor a row."""
+    """`text`, changed so that it ends neither a cell nor a row."""
     return re.sub(r"(?<!\\)\|", r"\\|", text).replace("\n", " ")
 
 

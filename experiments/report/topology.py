@@ -17,7 +17,7 @@ Facts = dict[str, Any]
 
 
 def topology_facts(topology: Topology) -> Facts:
-    """What `placer devices --json` prints."""
+    """The facts that `placer devices --json` prints."""
     devices = [
         {
             "name": d.name,
@@ -36,7 +36,7 @@ def topology_facts(topology: Topology) -> Facts:
 
 
 def show_topology(topology: Topology) -> None:
-    """Devices and links as two tables."""
+    """Print devices and links as two tables."""
     console = literal_console()
     is_known = any(d.hardware for d in topology.devices)
     table = Table("device", "kind", "memory", *(["hardware"] if is_known else []))
@@ -59,7 +59,9 @@ def show_topology(topology: Topology) -> None:
 
 
 def _link_rows(topology: Topology) -> dict[str, list[Link]]:
-    """Each link by itself; of many devices whose nodes are known, those of a tier and of the same kinds together."""
+    """Each link by itself. If there are more than ALL devices and their nodes are known, the links of a tier between
+    the same kinds are one row.
+    """
     if len(topology) <= ALL or None in topology.nodes:
         return {f"{link.src} -> {link.dst}": [link] for link in topology.links}
     rows: dict[str, list[Link]] = {}
@@ -75,7 +77,7 @@ def _mebibyte_s(link: Link) -> float:
 
 
 def _range_ms(seconds: Sequence[float]) -> str:
-    """The median, and the least and the most where they differ."""
+    """The median in ms, and the least and the most if they differ."""
     low, middle, high = min(seconds), sorted(seconds)[len(seconds) // 2], max(seconds)
     between = f" ({low * 1e3:.2f} to {high * 1e3:.2f})" if high > low else ""
     return f"{middle * 1e3:.2f} ms{between}"

@@ -1,4 +1,4 @@
-"""The versions that a result rests on."""
+"""The versions of the software behind a result."""
 
 from __future__ import annotations
 

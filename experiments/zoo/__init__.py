@@ -1,4 +1,4 @@
-"""Twelve real networks, each with its own training step, and the door for a user's own.
+"""Twelve real networks, each with its own training step, and the way in for a user's own step.
 
 docs/networks.md lists them, with their sizes and sources. Importing this package does not import TensorFlow; `load`
 does.
@@ -36,7 +36,7 @@ def load(model: str, *, batch: int | None = None, seed: int = 0) -> TrainingStep
 
 
 def find(model: str) -> catalogue.Builder:
-    """What builds `model`; neither TensorFlow nor the user's code is imported yet. Raises BadInputError for a name."""
+    """The builder of `model`; neither TensorFlow nor the user's code is imported yet. Raises BadInputError."""
     if model.startswith(applications.PREFIX):
         return applications.find(model)
     if model.startswith(sweep.PREFIX):

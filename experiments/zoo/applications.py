@@ -29,7 +29,7 @@ SIDES = {
 
 
 def find(name: str) -> Builder:
-    """What builds `keras:NAME` or `keras:NAME@SIDE`, trained by SGD. Raises BadInputError for a name or side."""
+    """The builder of `keras:NAME` or `keras:NAME@SIDE`, trained by SGD. Raises BadInputError for a bad name or side."""
     network, _, side = name.removeprefix(PREFIX).partition("@")
     if network not in SIDES:
         near = difflib.get_close_matches(network, SIDES, n=1, cutoff=0.5)
@@ -42,7 +42,7 @@ def find(name: str) -> Builder:
 
 
 def model(network: str, side: int, **options: Any) -> Any:
-    """The Keras model of `network` for images of side x side; logits. Raises BadInputError where Keras refuses."""
+    """The Keras model of `network` from images of side x side to logits. Raises BadInputError if Keras refuses."""
     import keras
 
     try:

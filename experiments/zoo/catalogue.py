@@ -1,4 +1,4 @@
-"""Which network the zoo's names mean: where it is built, and the sizes that suit one core, or a GPU."""
+"""The zoo's networks by name: where each is built, and the sizes that suit one core or a GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ZooNetwork(NamedTuple):
     module: str  # under experiments.zoo.networks, with a function of the network's name
     batch: int
     native_batch: int
-    native: Mapping[str, int] = {}  # what the function takes at native size, beside batch and generator
+    native: Mapping[str, int] = {}  # arguments of the function at native size, besides batch and generator
 
 
 NETWORKS = {
@@ -42,12 +42,12 @@ NETWORKS = {
     "two_tower": ZooNetwork("two_tower", 1024, 4096, {"tables_mib": 768}),
 }
 BESIDE = {"wide_mlp": ZooNetwork("wide_mlp", 128, 1024, {"width": 4096})}
-"""Found like these, but not published by anyone, and so in none of the figures over the zoo."""
+"""Networks that are found by name, too, but were never published, and so are left out of figures over the zoo."""
 EVERY = NETWORKS | BESIDE
 
 
 class Size(NamedTuple):
-    """A network's batch where none is asked for, and what its function takes beside batch and generator."""
+    """A network's batch if none is asked for, and the arguments of its function besides batch and generator."""
 
     batch: int
     settings: Mapping[str, int]
@@ -59,10 +59,10 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> Builder:
-    """What builds the network `name` from a batch (None = its own) and a seed; Keras must be seeded by then.
+    """The builder of the network `name` from a batch (None = its own) and a seed. Seed Keras before calling it.
 
-    NAME@native is the network at native size, two_tower@NMiB that with tables of N mebibytes in all. Raises
-    BadInputError for a name that is not in the zoo.
+    NAME@native is the network at native size; two_tower@NMiB has tables of N mebibytes in total. Raises BadInputError
+    for a name that is not in the zoo.
     """
     network, at, size = name.partition("@")
     if network not in EVERY:

@@ -1,7 +1,7 @@
-"""Random training steps, in which operator models meet ops of many sizes, each among others as in a real step.
+"""Random training steps that give operator models ops of many sizes, each among other ops as in a real step.
 
-`sweep:N` is the N-th of them: convolutional where N leaves 0, 1 or 2 when divided by 5, attention over embeddings where
-it leaves 3, and dense layers where it leaves 4. Nobody trains them for anything else.
+`sweep:N` is the N-th step: convolutional if N % 5 is 0, 1 or 2, attention over embeddings if it is 3, and dense layers
+if it is 4. The steps have no other use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = 5
 
 
 def find(name: str) -> Builder:
-    """What builds `sweep:N`, whose batch is its own unless one is given. Raises BadInputError where N is no number."""
+    """The builder of `sweep:N`, which has its own batch unless one is given. Raises BadInputError if N is no number."""
     number = name.removeprefix(PREFIX)
     if not (number.isascii() and number.isdigit() and len(number) < 7):
         raise BadInputError(f"{short(name)} is no random step; write {PREFIX}0, {PREFIX}1, ...")
@@ -178,11 +178,11 @@ def _activation(rng: np.random.Generator) -> str:
 
 
 def _width(rng: np.random.Generator, least: int, most: int) -> int:
-    """Log-uniform; mostly a multiple of 8, as networks have it."""
+    """A log-uniform width, mostly a multiple of 8, as in real networks."""
     width = round(float(least * (most / least) ** rng.random()))
     return max(8, width // 8 * 8) if rng.random() < 0.8 else width
 
 
 def _power(rng: np.random.Generator, least: int, most: int) -> int:
-    """A power of two, 2**least .. 2**most."""
+    """A power of two from 2**least to 2**most."""
     return int(2 ** rng.integers(least, most + 1))

@@ -18,7 +18,7 @@ class TrainingStep:
     step: takes tensors shaped like `example_inputs`, trains the model by one step and returns the loss, a
         float32 scalar; made to be traced by `tf.function`.
     example_inputs: one batch; the first axis of each is the batch.
-    model, optimizer: whose variables the step updates; None where a user's function did not hand them over.
+    model, optimizer: whose variables the step updates; None if a user's function did not hand them over.
         Kept here because a traced step dies with the variables it captured.
     """
 

@@ -1,4 +1,4 @@
-"""A user's own training step: `file.py:function` or `module:function`, whose slips become one line each."""
+"""A user's own training step, `file.py:function` or `module:function`; each error in it becomes one line."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ WANTED = "return (step, example_inputs): a function and a tuple of tensors"
 class UserStep:
     """`function` of a file or module, not yet imported; call it with a batch (None = its own) and a seed.
 
-    The seed is not handed on: Keras, NumPy and Python are seeded by then.
-    Raises BadInputError, with the exception's type, message and line, where the user's code fails.
+    The seed is not handed on, because Keras, NumPy and Python are already seeded.
+    Raises BadInputError, with the exception's type, message and line, if the user's code fails.
     """
 
     module: str
@@ -38,7 +38,7 @@ class UserStep:
     function: str
 
     def __call__(self, batch: int | None, seed: int) -> TrainingStep:
-        with chdir("."):  # else relative paths of the command would lead elsewhere once the user's code goes there
+        with chdir("."):  # keeps the command's relative paths valid if the user's code changes the folder
             return self._made(batch)
 
     def _made(self, batch: int | None) -> TrainingStep:
@@ -86,7 +86,7 @@ class UserStep:
 def find(spec: str) -> UserStep:
     """Take `file.py:function` or `module:function` apart, importing nothing yet.
 
-    Raises BadInputError where a half is missing or there is no such file.
+    Raises BadInputError if a half is missing or there is no such file.
     """
     where, _, function = spec.rpartition(":")
     check_name(spec)
@@ -104,9 +104,9 @@ def find(spec: str) -> UserStep:
 
 @contextmanager
 def _neighbours(folder: Path) -> Iterator[None]:
-    """Let the user's code in the block import the modules of its folder, as a script could. The folder is the last on
-    the path, so that it hides nothing. What another folder's code imported from that is forgotten first, because both
-    may have a module of the same name.
+    """Let the user's code in the block import the modules of its folder, as a script could. The folder comes last on
+    the path, so that it hides nothing. Modules that code of another folder imported from there are forgotten first,
+    because both folders may have a module of the same name.
     """
     for other in [known for known in _IMPORTED if known != folder]:
         for name in _IMPORTED.pop(other):
@@ -162,7 +162,9 @@ def _guarded(run: Callable[[], Any], where: str) -> Any:
 
 
 def _line(error: BaseException) -> str:
-    """Where in the user's code the exception came from: the last frame that is in no installed package."""
+    """The line of the user's code that the exception came from, by the last frame outside installed packages; "" if
+    there is none.
+    """
     frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
     return f"{frames[-1].lineno} of {Path(frames[-1].filename).name}" if frames else ""
 

@@ -1,4 +1,4 @@
-"""Cases of models: measured on devices that are open in a process of their own, which is started anew where it ends."""
+"""Cases of models, measured on devices that a separate process opens; if that process ends, it is started again."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 from search.session.refusals import too_large
 
-DEVICE: Final = "device"  # the reason of a failure that is not the placement's
-ASK_S, STEPS = 900.0, 1000  # an answer may take so long, and so many steps of the anchor; else the process is frozen
+DEVICE: Final = "device"  # the reason of a failure that the placement did not cause
+ASK_S, STEPS = 900.0, 1000  # an answer may take ASK_S plus STEPS steps of the anchor; after that the process is frozen
 
 
 class MeasuredCase(OpenCase):
-    """As `placer search` measures, one placement at a time beside the anchor (see measured.session)."""
+    """A case measured as `placer search` measures, one placement at a time beside the anchor (see measured.session)."""
 
     kind = MEASURED
     clocked = True
 
     def __init__(self, case: Case, store: CampaignStore, progress: Progress, over: Stop = never) -> None:
-        """Opens the devices. Raises CaseError where they, or the model, cannot be used or are not what the store
-        says, of these AwayError where that may pass, and InterruptedOpeningError where `over()`.
+        """Opens the devices.
+
+        Raises CaseError if the devices or the model cannot be used or are not those in the store; if that may pass,
+        this error is an AwayError. Raises BadInputError if the store is damaged, and InterruptedOpeningError if
+        `over()`.
         """
         self.case, self.progress, self.over = case, progress, over
         self._process: CaseProcess | None = None
@@ -52,31 +55,31 @@ class MeasuredCase(OpenCase):
         self._running(self._known)
 
     def opened(self) -> dict[str, Any]:
-        """What the first session found out: devices, single ones' times, the bound, the untouched step's time."""
+        """The facts of the first session: devices, times on single devices, the bound, the untouched step's time."""
         return self._facts
 
     @property
     def singles(self) -> Told:
-        """Each device alone, or nearly so where it cannot run some op."""
+        """The placement on each device alone, or nearly alone if it cannot run some op, with its result."""
         return self._known.told
 
     @property
     def bound_s(self) -> float:
-        """Seconds that no placement is predicted below, by the first calibration."""
+        """Lower bound of the predicted seconds of any placement, by the first calibration."""
         return float(self._facts["bound_s"])
 
     @cached_property
     def profiled(self) -> Profiled:
-        """As it is stored, so that it is the same in every session."""
+        """The stored profile of the step, which is the same in every session."""
         assert self.profile is not None
         return Profiled.decoded(self.profile)
 
     def problem(self, calibration: Calibration) -> Problem:
-        """The groups to place, their costs as calibrated."""
+        """The groups to place, with costs corrected by `calibration`."""
         return self.profiled.calibrated(calibration).problem
 
     def calibrated(self, told: Told, calibration: Calibration) -> Calibration:
-        """The profiled costs corrected by all that was measured."""
+        """Corrections of the profiled costs, fitted to everything that was measured."""
         return plain_calibration(self.profiled.recalibrated(list(told), calibration))
 
     def refused(self, placement: Placement, calibration: Calibration) -> Failed | None:
@@ -85,15 +88,16 @@ class MeasuredCase(OpenCase):
         return None if lack is None else too_large(lack)
 
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
-        """The step time beside the anchor. A lost device or process is a failure, too; the next call opens them anew.
+        """Measure the step time beside the anchor. A lost device or process is a failure, too; the next call opens the
+        devices again.
 
-        Raises CaseError where that is not possible, and InterruptedOpeningError.
+        Raises CaseError if they cannot be opened, and InterruptedOpeningError.
         """
         found: Result = self._asked("measure", self._devices(placement), calibration)
         return found
 
     def final(self, best: Placement | None, calibration: Calibration) -> dict[str, Any] | Failed:
-        """`best`, the best single device, and the untouched step where it competes, side by side."""
+        """Measure `best`, the best single device and, if it competes, the untouched step side by side."""
         alone = [(place, result) for place, result in self.singles if len(set(place)) == 1]
         ran = [(result.step_s, place) for place, result in alone if isinstance(result, Measured)]
         single = self._devices(min(ran)[1]) if ran else None
@@ -102,7 +106,7 @@ class MeasuredCase(OpenCase):
         return found
 
     def close(self) -> None:
-        """End the process, and with it the workers that it started."""
+        """End the process and the workers that it started."""
         if self._process is not None:
             self._process.close()
             self._process = None
@@ -117,7 +121,7 @@ class MeasuredCase(OpenCase):
         except ProcessError as error:
             found = Failed("error" if error.reason == FAILED else DEVICE, str(error))
             self.close()
-        except BaseException:  # it is amid a measurement, whose answer nobody will read
+        except BaseException:  # the process is amid a measurement, whose answer is not needed
             process.close(at_once=True)
             raise
         if isinstance(found, Failed) and found.reason == DEVICE:
@@ -125,7 +129,7 @@ class MeasuredCase(OpenCase):
         return found
 
     def _running(self, known: Known | None) -> CaseProcess:
-        """The process, started where there is none."""
+        """The process; it is started if none is running."""
         if self._process is None:
             try:
                 self._process = CaseProcess(
@@ -141,7 +145,7 @@ class MeasuredCase(OpenCase):
 
 
 def settings_of(case: Case) -> SearchSettings:
-    """What `placer search` would be told; files are found from the spec's folder."""
+    """The settings of `placer search` for the case; file names are relative to the spec's folder."""
     terms = case.terms
     return SearchSettings(
         model=located(case.folder, case.what),

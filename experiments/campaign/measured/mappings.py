@@ -24,9 +24,10 @@ def check_folder(folder: Path) -> None:
 
 
 def write_best(store: CampaignStore, folder: Path) -> dict[str, str]:
-    """Write them to the folder; {case: file}. Only what was measured side by side with its baselines is written.
+    """Write the best mapping of each measured case to the folder; return {case: file}. Only mappings that were measured
+    side by side with their baselines are written.
 
-    Raises PlacerError where there is nothing to write, or a file cannot be written.
+    Raises PlacerError if there is nothing to write, or if a file cannot be written.
     """
     cells = [held for held in store.held() if held.kind == MEASURED and held.final and not held.lacks_final]
     cases = list(dict.fromkeys(held.case_key for held in cells))
@@ -50,12 +51,12 @@ def write_best(store: CampaignStore, folder: Path) -> dict[str, str]:
 
 
 def _best(store: CampaignStore, case: str, cells: Sequence[Held]) -> MappingFile:
-    """Of a case's cells the one that is the farthest ahead of what was measured beside it."""
+    """The best mapping of the case's cell that is the farthest ahead of the single device measured beside it."""
     held = max(cells, key=lambda held: _ratio(held.final or {}))
     final, content, opened = held.final or {}, store.content(case, PROFILE), store.opened(case) or {}
     if content is None:
         raise LookupError("its profile is missing")
-    # Its run order is part of what was measured, and that is by the costs as the search had corrected them.
+    # The run order is part of what was measured. It follows from the costs as the search had corrected them.
     calibration = (opened if held.state is None else held.state).get("calibration")
     prediction = Profiled.decoded(content).calibrated(calibration)
     groups = prediction.groups
@@ -79,12 +80,14 @@ def _best(store: CampaignStore, case: str, cells: Sequence[Held]) -> MappingFile
 
 
 def _ratio(final: dict[str, Any]) -> float:
-    """To the best single device; where none runs, to nothing: the fastest is the best."""
+    """The best single device's time divided by the mapping's. If no device runs alone, 1 s stands for its time, so that
+    the fastest mapping is the best.
+    """
     return float((final["best_single_s"] or 1.0) / final["best_s"])
 
 
 def _file_names(cases: Sequence[str]) -> dict[str, str]:
-    """A name for each case, by its own; numbered where two would be the same."""
+    """A file name for each case, made from the case's name; equal file names are numbered."""
     names: dict[str, str] = {}
     for case in cases:
         stem = shortened(re.sub(r"[^\w.@-]+", "-", case).strip("-"))

@@ -1,7 +1,7 @@
-"""The process in which a case is measured: it ends with the case, and nothing of TensorFlow stays behind.
+"""The process in which a case is measured: it ends with the case, and leaves nothing of TensorFlow behind.
 
-Only there may devices be joined after the model was traced (docs/decisions/002-untouched-first.md), and only such a
-process can be ended where a call to a device never comes back.
+Only in such a process may devices be joined after the model was traced (docs/decisions/002-untouched-first.md), and
+only such a process can be ended if a call to a device never returns.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from placer.errors import PlacerError, one_line, what_failed
 from search.problem.searcher import Stop, never
 
 POLL_S = 0.2
-END_S = 20.0  # in which it must close its devices
+END_S = 20.0  # in which the process must close its devices
 SPAWN = get_context("spawn")
 PHASE, DONE, LOST, AWAY, FAILED = "phase", "done", "lost", "away", "failed"
 
 
 class ProcessError(PlacerError):
-    """The process is of no use any more. reason: LOST, with a device or by itself; AWAY, where a device cannot be used
-    now, which may pass; or FAILED, which will not.
+    """The process can no longer be used. reason: LOST if a device or the process itself was lost; AWAY if a device
+    cannot be used now, which may pass; FAILED for a failure that will not pass.
     """
 
     def __init__(self, said: str, reason: str) -> None:
@@ -40,14 +40,15 @@ class ProcessError(PlacerError):
 
 
 class CaseProcess:
-    """A `Session` in a process and session of its own, so that Ctrl-C on a terminal reaches only this process."""
+    """A `Session` in a separate process, which leaves the terminal's session, so that Ctrl-C reaches only this one."""
 
     def __init__(
         self, settings: SearchSettings, known: Known | None, phase: Callable[[str], None], over: Stop = never
     ) -> None:
-        """Starts it and waits until its devices are open; `found` is then what the case's first session found out.
+        """Starts the process and waits until its devices are open. If `known` is None, `found` then holds the facts of
+        the case's first session.
 
-        Raises ProcessError where that fails, and InterruptedOpeningError where `over()`.
+        Raises ProcessError if that fails, and InterruptedOpeningError if `over()`.
         """
         self._connection, theirs = SPAWN.Pipe()
         self._process = SPAWN.Process(target=_serve, args=(theirs, settings, known))
@@ -61,7 +62,7 @@ class CaseProcess:
             raise
 
     def ask(self, method: str, *arguments: Any, limit_s: float) -> Any:
-        """What the session's method returns. Raises ProcessError, also where that takes longer."""
+        """The result of the session's `method`. Raises ProcessError, also if that takes longer than `limit_s`."""
         try:
             self._connection.send((method, arguments))
         except OSError:
@@ -74,7 +75,7 @@ class CaseProcess:
             raise ProcessError(f"no answer within {limit_s:.0f} s", LOST) from None
 
     def close(self, *, at_once: bool = False) -> None:
-        """Have it close its devices and end; harmless when called twice."""
+        """Have the process close its devices and end, or kill it `at_once`; harmless when called twice."""
         self._connection.close()
         if not at_once:
             self._process.join(END_S)
@@ -103,7 +104,7 @@ class CaseProcess:
 
 
 def _serve(connection: Connection, settings: SearchSettings, known: Known | None) -> None:
-    """Measure until the other end is gone, or until a device is lost."""
+    """Measure until the other end of the connection is closed, or until an error, such as a lost device."""
     end_with_parent()
     os.setsid()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print; stdout is for the campaign's facts
@@ -134,7 +135,7 @@ def _said(error: Exception) -> tuple[str, str]:
 
 
 class _Phases(Progress):
-    """Sends what begins."""
+    """Sends each phase that begins over the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

@@ -1,4 +1,4 @@
-"""A profiled step as it is stored: all that the problem of its searches depends on."""
+"""A profiled step as it is stored: everything that the problem of its searches depends on."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from surrogate.calibrate.calibration import Calibration
 
 @dataclass(frozen=True)
 class Profiled:
-    """A step's ops with their costs, the groups they were joined to, and the devices with their links as measured.
+    """A step's ops with their costs, the groups they were joined to, and the devices with their measured links.
 
-    made_on: tells the machine and its devices from others (placer.measure.store.topology_key). machine: its name; "" in
-    stores of an older Placer.
+    made_on: identifies the machine and its devices (placer.measure.store.topology_key). machine: the machine's name; ""
+    in stores of an older Placer.
     """
 
     fine: OpGraph
@@ -37,43 +37,43 @@ class Profiled:
 
     @classmethod
     def of(cls, prediction: Prediction, made_on: str, machine: str = "") -> Profiled:
-        """Of a prediction by the profiled costs alone."""
+        """The profiled step of a prediction by the profiled costs alone."""
         groups = prediction.groups
         topology, headroom = prediction.topology, prediction.headroom
         return cls(groups.fine, groups.graph, groups.members, topology, headroom, made_on, machine)
 
     @classmethod
     def decoded(cls, content: bytes) -> Profiled:
-        """What `encoded` wrote. Raises PlacerError where it is damaged, or of another version."""
+        """Decode the bytes of `encoded`. Raises PlacerError if they are damaged or of another version."""
         try:
             return msgspec.json.decode(zlib.decompress(content), type=cls)
         except (zlib.error, msgspec.DecodeError) as error:
             raise PlacerError(f"a stored profile cannot be read ({error}); name another store.") from None
 
     def encoded(self) -> bytes:
-        """Compressed JSON; every number comes back as it was, to the last bit."""
+        """Compressed JSON; `decoded` returns every number exact to the last bit."""
         fields = {name: getattr(self, name) for name in self.__match_args__}
         return zlib.compress(msgspec.json.encode(fields, enc_hook=_number))
 
     @cached_property
     def prediction(self) -> Prediction:
-        """By the profiled costs alone."""
+        """The prediction by the profiled costs alone."""
         return Prediction.profiled(Groups(self.fine, self.graph, self.members), self.topology, self.headroom)
 
     @cached_property
     def units(self) -> Problem:
-        """What a search moves; which placements there are does not depend on a calibration."""
+        """The problem with the units that a search moves. The possible placements do not depend on a calibration."""
         return self.prediction.problem
 
     def calibrated(self, calibration: dict[str, Any] | None) -> Prediction:
-        """With the corrections that `plain_calibration` made data of; None for none."""
+        """The prediction with corrections from `plain_calibration`; None means no corrections."""
         if calibration is None:
             return self.prediction
         given = msgspec.convert(calibration, Calibration)
         return replace(self.prediction, predictor=replace(self.prediction.predictor, given=given))
 
     def recalibrated(self, told: list[tuple[Placement, Result]], calibration: dict[str, Any] | None) -> Prediction:
-        """Corrected by all that was measured, starting from `calibration`."""
+        """The prediction corrected by everything that was measured, starting from `calibration`."""
         measured = [(self.units.mapping(placement), result) for placement, result in told]
         return self.calibrated(calibration).calibrated(measured)
 
@@ -84,5 +84,5 @@ def plain_calibration(prediction: Prediction) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
+    """Convert a NumPy number to a Python number."""
     return value.item()

@@ -1,9 +1,9 @@
-"""One session with a case's devices: the model is traced anew, the devices are opened, and placements are measured.
+"""One session with a case's devices: trace the model, open the devices, and measure placements.
 
-Times of different sessions are not comparable as they are, because machines drift. So every session begins with the
-anchor, the fastest of the devices alone, measures each placement beside it, and scales its time by what the anchor
-took in the case's first session / what it takes now (placer.measure.runner.Runner). What was profiled in the first
-session is stored, and never profiled again: the searchers' questions depend on it.
+Raw times of different sessions are not comparable, because machines drift. So every session first measures the anchor,
+the fastest of the devices alone, and then each placement beside it. It multiplies the placement's time by the anchor's
+time in the case's first session divided by the anchor's time now (placer.measure.runner.Runner). The profile of the
+first session is stored and never made again, because the searchers' questions depend on it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Told = list[tuple[Placement, Result]]
 
 @dataclass(frozen=True)
 class Known:
-    """What the case's first session found out. told: the devices alone, and what each came to."""
+    """The findings of the case's first session. told: the placement on each device alone, with its result."""
 
     profile: bytes
     told: Told
 
     @property
     def anchor(self) -> tuple[Placement, Measured]:
-        """The fastest of the devices alone. Raises PlacerError where none ran."""
+        """The fastest of the devices alone, with its result. Raises PlacerError if none ran."""
         ran = [(placement, result) for placement, result in self.told if isinstance(result, Measured)]
         if not ran:
             failed = {result.detail for _, result in self.told if isinstance(result, Failed)}
@@ -56,18 +56,18 @@ class Known:
 
 
 class Session:
-    """Open devices, and the step whose placements they measure."""
+    """Open devices, and the step whose placements are measured on them."""
 
     def __init__(self, job: Job, profiled: Profiled, known: Known | None) -> None:
-        """known: None in the case's first session. Raises AwayError where the anchor does not run any more, and
-        PlacerError where no device alone ever did.
+        """known: None in the case's first session. Raises AwayError if the anchor no longer runs, and PlacerError if no
+        device alone ever ran.
         """
         self.job, self.profiled = job, profiled
         self.known = known or self._first(job.topology.names)
         self._anchor()
 
     def _first(self, names: tuple[str, ...]) -> Known:
-        """Measure the devices alone, and keep what they say about the step as `facts`."""
+        """Measure the devices alone, and keep the facts about the step in `facts`."""
         job = self.job
         job.progress.phase("measuring single devices")
         job.measure_singles()
@@ -86,7 +86,7 @@ class Session:
         return Known(self.profiled.encoded(), told)
 
     def _anchor(self) -> None:
-        """Measure the anchor; from now on all times are scaled to what it took in the first session."""
+        """Measure the anchor. After this, all times are scaled to the anchor's time in the first session."""
         placement, stored = self.known.anchor
         runner = self.job.runner
         runner.close()
@@ -96,10 +96,10 @@ class Session:
         runner.set_anchor_s(stored.step_s)
 
     def measure(self, devices: tuple[int, ...], calibration: dict[str, Any] | None) -> Result:
-        """What a mapping of the groups comes to, its ops in the run order that the calibration predicts best.
+        """Measure a mapping of the groups, with its ops in the run order that is best by the calibrated prediction.
 
-        Raises DeviceLostError where a device is lost, and AwayError where the anchor does not run any more, because
-        then the failure says nothing of the mapping.
+        Raises DeviceLostError if a device is lost, and AwayError if the anchor no longer runs, because then the failure
+        says nothing about the mapping.
         """
         self.job.predict_by(self.profiled.calibrated(calibration))
         found = self.job.runner.measure(self._fine(devices))
@@ -110,9 +110,10 @@ class Session:
     def final(
         self, best: tuple[int, ...] | None, single: tuple[int, ...] | None, calibration: dict[str, Any] | None
     ) -> dict[str, Any] | Failed:
-        """Two mappings of the groups, a device alone the second, and the untouched step where this process has the
-        devices, side by side. The `best` is the first if it surely beats the device alone. Raises DeviceLostError where
-        a device is lost.
+        """Measure two mappings of the groups side by side, and also the untouched step if this process has the devices.
+
+        best: the best mapping found. single: the best device alone; the returned facts describe it unless the other
+        mapping surely beats it. Raises DeviceLostError if a device is lost.
         """
         self.job.predict_by(self.profiled.calibrated(calibration))
         tried = [self._mapping(devices) for devices in (single, best) if devices is not None]
@@ -130,10 +131,10 @@ class Session:
 
 @contextmanager
 def opened(settings: SearchSettings, known: Known | None, progress: Progress) -> Iterator[Session]:
-    """A session whose devices are closed when the block ends.
+    """Open a session whose devices are closed when the block ends.
 
-    Raises BadInputError where model or devices are not those of `known`, and as the stages of `placer search` do, like
-    PlacerError; AwayError where the devices cannot be opened now.
+    Raises BadInputError if the model or the devices are not those of `known`, AwayError if the devices cannot be opened
+    now, and the errors of the stages of `placer search` (BadInputError and PlacerError).
     """
     traced = trace_model(settings, progress)
     profiled = None if known is None else Profiled.decoded(known.profile)

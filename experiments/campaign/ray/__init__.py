@@ -1,3 +1,3 @@
-"""Cells of files searched in parallel over Ray: `ahead` is what one search does away from the store,
-`parallel_searches` the process that hands out the searches and stores what they find.
+"""Cells of files searched in parallel over Ray: `ahead` is one search in a process of the cluster, and
+`parallel_searches` hands out the searches and stores their results.
 """

@@ -1,4 +1,4 @@
-"""The search of one cell away from its store: it runs ahead in batches, each with the state to go on from."""
+"""The search of one cell that runs ahead of its store, in batches; each comes with the state to resume from."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from search.problem.problem import Placement
 
 Clock = Callable[[], float]
 
-BATCH_S = 0.1  # of search in a batch: a message through Ray costs about a millisecond, and storing it another
+BATCH_S = 0.1  # of search in a batch: a message through Ray costs about a millisecond, and storing it another one
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where a search stands between two measurements: those it took, and its state (None: none yet)."""
+    """A point of a search between two measurements: its trials so far, and its state (None before the first)."""
 
     trials: tuple[StoredTrial, ...]
     state: dict[str, Any] | None
 
     def after(self, batch: Batch) -> Point:
-        """Where it stands a batch later."""
+        """The point after one more batch."""
         return Point((*self.trials, *batch.trials), batch.state)
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A search is ready. best_s, single_s: so far, and of the single devices; maybe infinity."""
+    """A search is ready. best_s: the best so far. single_s: the best single device. Both may be infinity."""
 
     best_s: float
     single_s: float
@@ -40,7 +40,7 @@ class Begun:
 
 @dataclass(frozen=True)
 class Batch:
-    """What was measured since the batch before, and the state after it. best_s: after each trial."""
+    """The trials since the previous batch, and the state after them. best_s: the best so far, after each trial."""
 
     trials: tuple[StoredTrial, ...]
     best_s: tuple[float, ...]
@@ -57,12 +57,12 @@ def search_ahead(
     batch_s: float = BATCH_S,
     clock: Clock = time.perf_counter,
 ) -> Iterator[Begun | Batch]:
-    """Go on from a point to the limits, or to the end of the search: the same questions, whatever the batches are,
-    unless the minutes end one.
+    """Search from `point` to the limits or to the end of the search, and yield batches. The questions do not depend on
+    the batches, unless the minutes cut a question short.
 
-    carried: what a search asks first. batch_s: seconds of search in a batch. What was yielded depends on nothing that
-    comes later, so that whoever keeps only the first batches can go on from the last of them. For cases of files: what
-    a placement comes to is not measured, and cannot fail in passing.
+    carried: placements that the search asks for first. batch_s: seconds of search in a batch. A batch does not depend
+    on later ones, so that a caller who keeps only the first batches can resume from the last of them. Only for cases of
+    files: their results are not measured, so that no failure is worth a retry.
     """
     asked = [(trial.placement, trial.result) for trial in point.trials]
     search = CellSearch(cell, case, point.state, asked, carried=carried)
@@ -82,7 +82,7 @@ def search_ahead(
 
 
 def _trials(search: CellSearch, point: Point, limits: Limits, clock: Clock) -> Iterator[StoredTrial]:
-    """One measurement after another; each is yielded between its result and the next question."""
+    """Yield one measurement after another, each between its result and the next question."""
     n, spent_s = len(point.trials), sum(trial.seconds for trial in point.trials)
     while limits.allow(n, spent_s):
         begin_s = clock()

@@ -1,4 +1,4 @@
-"""Cells of files searched in parallel over Ray: this process hands them out, and it alone writes the store."""
+"""Cells of files searched in parallel over Ray: this process hands them out, and only it writes the store."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from search.problem.problem import Placement
 from search.problem.searcher import Stop, never
 
 AHEAD = 2  # batches that a search may be ahead of the store
-QUEUED = 2  # searches for each CPU of the cluster, so that none waits for this process
-ASK_S = 1.0  # between two questions of how many CPUs the cluster has
-POLL_S = 0.2  # between two looks at Ctrl-C
-SILENCE_S = 20.0  # until it is said that nothing comes
+QUEUED = 2  # searches for each CPU of the cluster, so that no CPU waits for this process
+ASK_S = 1.0  # between two questions how many CPUs the cluster has
+POLL_S = 0.2  # between two checks for Ctrl-C
+SILENCE_S = 20.0  # without a result until that is reported
 
 
 @dataclass
 class _Search:
-    """A search that was handed out. case: a reference to it. lost: processes in a row, with nothing stored between.
-    ended: why it has nothing more to ask.
+    """A search that was handed out. case: Ray's reference to the open case. lost: the number of its processes that were
+    lost since something was stored. ended: why it has nothing more to ask.
     """
 
     cell: Cell
@@ -55,14 +55,14 @@ class ParallelSearches:
     clock: Clock = time.perf_counter
     batch_s: float = BATCH_S  # of search between two messages
     _streams: dict[Any, _Search] = field(default_factory=dict, init=False)
-    _room: int = field(default=0, init=False)  # for searches under way, when the cluster was asked
+    _room: int = field(default=0, init=False)  # for searches under way, by the last question
     _asked_s: float = field(default=-inf, init=False)
 
     def run(self, cells: Sequence[Cell], held: dict[str, Held], ready: Ready) -> None:
-        """Search the cells, all of files, to their ends, or until `over()`. What is stored stays behind a search by
-        AHEAD batches at most; a search whose process or node is lost is begun again from what is stored.
+        """Search the cells, which are all of files, to their ends, or until `over()`. A search is at most AHEAD batches
+        ahead of the store. If its process or node is lost, it begins again from what is stored.
 
-        Raises what a search raises, and PlacerError where a cell loses its process `stop_after` times in a row.
+        Raises what a search raises, and PlacerError if a cell loses its process `stop_after` times in a row.
         """
         if not cells:
             return
@@ -80,7 +80,7 @@ class ParallelSearches:
             self._cancel()
 
     def _hand_out(self, waiting: Iterator[_Search]) -> bool:
-        """Begin searches while there is room for them; whether any is under way."""
+        """Begin searches while there is room for them; return whether any is under way."""
         if self.clock() - self._asked_s > ASK_S:
             self._asked_s, self._room = self.clock(), QUEUED * max(1, round(_cpus()))
         for search in islice(waiting, max(0, self._room - len(self._streams))):
@@ -99,7 +99,7 @@ class ParallelSearches:
         self._streams[stream] = search
 
     def _receive(self) -> bool:
-        """Store what has come; whether anything has."""
+        """Store what has arrived; return whether anything has."""
         import ray
 
         ready, _ = ray.wait(list(self._streams), timeout=POLL_S)
@@ -135,13 +135,13 @@ class ParallelSearches:
             self.progress.ended(cell, item.ended, self.spec.measurements - len(search.point.trials))
 
     def _ended(self, search: _Search) -> None:
-        """Take measurements off the total that a search has no minutes for."""
+        """Reduce the total by the measurements for which a search has no minutes left."""
         left = self.spec.measurements - len(search.point.trials)
         if search.ended is None and left > 0:
             self.progress.ended(search.cell, MINUTES_UP, left)
 
     def _lost(self, search: _Search, error: Exception) -> None:
-        """Begin a search again whose process is gone."""
+        """Begin a search again after its process was lost. Raises PlacerError after `stop_after` losses in a row."""
         cell, why = search.cell, one_line(what_failed(error))
         failed = Failed("error", f"its process is lost: {why}")
         search.lost += 1
@@ -155,18 +155,18 @@ class ParallelSearches:
         self._begin(search)
 
     def _cancel(self) -> None:
-        """End what is still under way."""
+        """Cancel the searches that are still under way."""
         import ray
 
         for stream in self._streams:
-            with suppress(Exception):  # the cluster may be gone
+            with suppress(Exception):  # the cluster may have ended
                 ray.cancel(stream, force=True)
         self._streams.clear()
 
 
 def _to_begin(cells: Sequence[Cell], held: dict[str, Held], ready: Ready) -> Iterator[_Search]:
-    """Each case is opened once, and sent to each node once: as bytes, because arrays that come out of Ray's store are
-    read-only, and for such numba would compile every kernel anew.
+    """Yield the searches of the cells. Each case is opened once and sent to each node once, as bytes: arrays from Ray's
+    store are read-only, and numba would compile every kernel again for read-only arrays.
     """
     import ray
 
@@ -189,7 +189,7 @@ def _searched(
     batch_s: float,
     version: str,
 ) -> Iterator[Begun | Batch]:
-    """In a process of the cluster: the search, on the one core that it was given."""
+    """Run a search in a process of the cluster, on the one core that it was given."""
     from threadpoolctl import threadpool_limits
 
     from surrogate.parallel import use_cores
@@ -210,14 +210,14 @@ def _cpus() -> float:
 
 
 def _free() -> str:
-    """How many CPUs wait for work."""
+    """A clause that says how many CPUs are free."""
     import ray
 
     return f"{ray.available_resources().get('CPU', 0):g} of the Ray cluster's {_cpus():g} CPUs are free"
 
 
 def _cause(error: Any) -> BaseException:
-    """What a task raised. A node without Placer cannot load the task, which Ray says at length."""
+    """The error that a task raised. If a node without Placer cannot load the task, a short one replaces Ray's."""
     cause: BaseException = error.cause
     if "failed to import" in str(cause) or isinstance(cause, ImportError):
         return PlacerError("a node of the Ray cluster has no Placer; install this version on all nodes.")

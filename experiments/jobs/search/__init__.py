@@ -1,7 +1,7 @@
 """The jobs `search` and `compare`: a step is traced, profiled and placed, and its mappings are measured.
 
-Read in this order: `settings` say what to search, and `finding` is what a search finds. `stages` are what is done
-before anything is searched, `job` is a search under way, and `splitting` the same of a step whose ops are divided.
-`ending` steps the fastest in turn by `side_by_side`, and makes the winner's `timelines`. `main_job` and `compare`,
-which finds a `comparison`, are the wholes.
+Read in this order: `settings` say what to search, and `finding` is the result of a search. `stages` come before a
+search, `job` is a search under way, and `splitting` is a search of a step whose ops are divided. `ending` steps the
+fastest mappings in turn with `side_by_side`, and makes the winner's `timelines`. `main_job` is the whole job of
+`placer search`, and `compare`, which returns a `comparison`, that of `placer compare`.
 """

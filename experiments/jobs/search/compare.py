@@ -1,4 +1,4 @@
-"""Searchers compared on one model and budget: measured in turn, and the fastest of each side by side at the end."""
+"""Searchers compared on one model and budget: they take turns, and the fastest of each are measured side by side."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 from search.session.session import SearchSession
 
-RACE = 6  # mappings stepped side by side at most; beside them is the anchor
+RACE = 6  # mappings stepped side by side at most, besides the anchor
 ROUNDS = 6  # a searcher asks its share in about this many rounds
 FINAL_REPEATS = 12
 TIMED = 3  # steps that a mapping which was stopped early must have taken to be measured again at the end
-MARKS = (5, 10, 20)  # after so many measurements, what a searcher would deliver is measured at the end, too
-ASKING_LIMIT_S = 60.0  # a searcher whose asking took longer, in all, is not asked again
-LONGER_BY = "genetic"  # asks the longer search: the strongest searcher that works in another way than the default one
+MARKS = (5, 10, 20)  # measurements after which a searcher's best mapping is measured at the end, too
+ASKING_LIMIT_S = 60.0  # a searcher whose asking took longer, in total, is not asked again
+LONGER_BY = "genetic"  # searcher of the longer search: the strongest that works differently from the default one
 LONGER = f"{LONGER_BY}, longer"
-ANOTHER_SEED = 1000  # its seed beyond that of the others
+ANOTHER_SEED = 1000  # added to the seed of the others for the longer search
 
 
 def run_comparison(
@@ -40,8 +40,8 @@ def run_comparison(
 ) -> Comparison:
     """Let searchers compete on real devices. Ctrl-C ends the rounds, and what was measured is compared.
 
-    Raises BadInputError for a model, device or searcher that cannot be used, and KeyboardInterrupt for other signals,
-    and for Ctrl-C before anything is measured or the second time.
+    Raises BadInputError for a model, device or searcher that cannot be used. Raises KeyboardInterrupt for other
+    signals, for Ctrl-C before anything is measured, and for a second Ctrl-C.
     """
     settings.check()
     with heard() as signals, Job.opened(settings.search, progress or Progress(), store, clock) as job:
@@ -51,13 +51,13 @@ def run_comparison(
             contest.run()
             found = contest.finish()
             job.note_suspends()
-        signals.note(SIGNALS)  # what was found shall be handed back
+        signals.note(SIGNALS)  # so that no signal keeps the result from being handed back
         return replace(found, unkept=job.unkept, notes=(*job.notes, *job.ended))
 
 
 @dataclass
 class Patience:
-    """Whether a searcher shall answer with what it has: its contest is over, or its time for questions is up."""
+    """Returns whether a searcher must answer with what it has: its contest is over, or its time for asking is up."""
 
     over: Stop
     clock: Callable[[], float]
@@ -76,15 +76,15 @@ class Entrant:
     prediction: Prediction  # calibrated by `known` if the searcher predicts
     known: list[Trial]  # the single devices and the searcher's own trials
     share: int  # measurements that it may have
-    patience: Patience  # that its searcher asks, too
-    trials: list[Trial] = field(default_factory=list)  # what it asked
+    patience: Patience  # the one that its session checks
+    trials: list[Trial] = field(default_factory=list)  # mappings that it asked for
     asking_s: float = 0.0
     measuring_s: float = 0.0
-    at_s: list[float] = field(default_factory=list)  # as Standing has it
+    at_s: list[float] = field(default_factory=list)  # as in Standing
     ended: str = ""  # why it is not asked again
 
     def asks(self, clock: Callable[[], float]) -> list[tuple[Mapping, float]]:
-        """The next mappings, and the seconds that they are predicted to take."""
+        """The next mappings, each with its predicted seconds."""
         begin_s = clock()
         self.patience.until_s = begin_s + ASKING_LIMIT_S - self.asking_s
         count = min(BATCH, -(-self.share // ROUNDS), self.share - len(self.trials))
@@ -101,7 +101,7 @@ class Entrant:
         return list(zip(asked, predicted, strict=True))
 
     def takes(self, trial: Trial, took_s: float) -> None:
-        """Take in the result of one of its mappings, and the seconds that measuring it took."""
+        """Take in the result of one of its mappings. took_s: the seconds that measuring it took."""
         self.measuring_s += took_s
         self.at_s.append(self.asking_s + self.measuring_s)
         self.trials.append(trial)
@@ -114,10 +114,10 @@ class Entrant:
 
 
 class Contest:
-    """A comparison under way, after the single devices."""
+    """A comparison under way, which begins when the single devices are measured."""
 
     def __init__(self, job: Job, settings: CompareSettings, pressed: Stop = never) -> None:
-        """pressed: whether Ctrl-C was."""
+        """pressed: returns whether Ctrl-C was pressed."""
         self.job = job
         self.settings = settings
         self.pressed = pressed
@@ -126,11 +126,11 @@ class Contest:
         another = settings.search.seed + ANOTHER_SEED
         self.longer = [self._entrant(LONGER, LONGER_BY, settings.longer, another) for _ in range(settings.longer > 0)]
         self.known: dict[Mapping, Result] = {trial.mapping: trial.result for trial in singles}
-        self.took_s = dict.fromkeys(self.known, 0.0)  # to measure each mapping; single devices are everyone's start
+        self.took_s = dict.fromkeys(self.known, 0.0)  # to measure each mapping; 0 for the common start
         self.counted = set(self.known)
 
     def _entrant(self, name: str, searcher: str, share: int, seed: int | None = None) -> Entrant:
-        """One that knows the single devices."""
+        """An entrant that knows the results of the single devices."""
         patience = Patience(self.over, self.job.clock)
         session = self.job.session(searcher, seed, patience)
         session.tell((trial.mapping, trial.result) for trial in self.job.trials)
@@ -141,7 +141,7 @@ class Contest:
         return self.pressed() or self.job.time_is_up()
 
     def run(self) -> None:
-        """Run rounds until all have ended, or it is over."""
+        """Run rounds until all entrants have ended, or until `over()`."""
         for entrants in (self.entrants, self.longer):
             number = 0
             while any(not entrant.ended for entrant in entrants) and not self.over():
@@ -187,14 +187,14 @@ class Contest:
         )
 
     def _expect(self) -> None:
-        """Report how many measurements there will be at most."""
+        """Report the largest number of measurements that may still result."""
         shares = (len(e.trials) if e.ended else e.share for e in [*self.entrants, *self.longer])
         self.job.progress.begin(sum(trial.searcher == "single" for trial in self.job.trials) + sum(shares))
 
     def _round(self, entrants: Sequence[Entrant], number: int) -> None:
-        """Ask each searcher, race what is new among its mappings, and give it their results.
+        """Ask each searcher, race the new ones among its mappings, and tell it the results.
 
-        Another searcher begins each round, so that time cuts off some of all.
+        A different searcher begins each round, so that the end of the time does not always hit the same one.
         """
         first = number % len(entrants)
         for entrant in [*entrants[first:], *entrants[:first]]:
@@ -209,8 +209,8 @@ class Contest:
                     self._advance(trial)
 
     def _race(self, entrant: Entrant, mappings: Sequence[Mapping]) -> None:
-        """Race mappings of one searcher, without those of others: alone it would not have met them, and those that a
-        race drops early would be thought slower than they are (docs/decisions/040-races-apart.md).
+        """Race the mappings of one searcher without those of others. A searcher alone would not meet the others, and
+        mappings that a race drops early would seem slower than they are (docs/decisions/040-races-apart.md).
         """
         new = list(dict.fromkeys(mappings))
         for first in range(0, len(new), RACE):
@@ -224,20 +224,20 @@ class Contest:
                 self.known[trial.mapping], self.took_s[trial.mapping] = trial.result, each_s
 
     def _advance(self, trial: Trial) -> None:
-        """Report a mapping that counts to a second searcher; `measure_all` reported it for the first."""
+        """Report a trial if another searcher had its mapping measured; for that searcher, `measure_all` reported it."""
         if trial.mapping in self.counted:
             self.job.progress.trial(trial, fastest(self.job.trials))
         self.counted.add(trial.mapping)
 
     def _finalists(self) -> list[Mapping]:
-        """The best of all, the fastest single device, of each searcher the best, the fastest that was not stopped at
-        once, and what it would have delivered after MARKS, and as many of the next best as the last round has room for;
-        none twice.
+        """The mappings to measure side by side at the end, each once: the best of all and the fastest single device;
+        for each searcher its best, its fastest that was not stopped at once, and both of these after MARKS; and as many
+        of the next best as the last round has room for.
         """
         ran, all_entrants = self.job.ranked(), [*self.entrants, *self.longer]
         singles = [trial for trial in ran if trial.mapping.is_single]
         trials = [ran[0], *singles[:1], *(trial for e in all_entrants for trial in by_merit(e.trials)[:1])]
-        # Stopped early in a strong race, it may yet beat what won a weaker one.
+        # A mapping that was stopped early in a strong race may still beat the winner of a weaker one.
         trials += [trial for e in all_entrants for trial in _fastest_timed(e.trials)]
         starts = [trial for trial in self.job.trials if trial.searcher == "single"]
         for until in (e.trials[:mark] for e in self.entrants for mark in MARKS):
@@ -248,7 +248,7 @@ class Contest:
 
 
 def _fastest_timed(trials: Sequence[Trial]) -> list[Trial]:
-    """The fastest of those that were not stopped at once; none where all were."""
+    """The fastest trial that was not stopped at once; empty if all were."""
     timed = (trial for trial in trials if trial.measured is not None and trial.measured.repeats >= TIMED)
     return sorted(timed, key=step_s)[:1]
 

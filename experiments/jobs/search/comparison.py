@@ -1,4 +1,4 @@
-"""What a comparison of searchers is asked for and what it finds."""
+"""The settings and the result of a comparison of searchers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from search.session.registry import SEARCHERS
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """Which searchers compete, and over what."""
+    """The settings of a comparison: which searchers compete, and on what."""
 
-    # As for one search, but `measurements` are each searcher's own, single devices aside; searchers: None = all.
+    # As for one search, but each searcher has `measurements` of its own, without the single devices; searchers: None =
+    # all.
     search: SearchSettings
-    peer_measurements: int | None = None  # the same for all but the default searcher; None = as many
-    # Measurements of one more search after the contest, with another seed, which no searcher learns from and whose
-    # fastest counts to the best known; 0 = none.
+    peer_measurements: int | None = None  # of each searcher other than the default one; None = `measurements`
+    # Measurements of one more search after the contest, with another seed. No searcher learns from it, and its fastest
+    # mapping counts for the best known. 0 = no such search.
     longer: int = 0
 
     @property
@@ -42,29 +43,29 @@ class CompareSettings:
             raise BadInputError(f"--longer is {self.longer}; give a number of measurements, or 0 for none.")
 
     def share(self, searcher: str) -> int:
-        """How many measurements a searcher may have."""
+        """The number of measurements that a searcher may have."""
         peers = self.peer_measurements
         return self.search.measurements if searcher == DEFAULT_SEARCHER or peers is None else peers
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How one searcher did."""
+    """The result of one searcher."""
 
     searcher: str
-    trials: tuple[Trial, ...]  # what it asked, in order, predicted when asked; what another had asked was measured once
+    trials: tuple[Trial, ...]  # in the order of asking, predicted when asked; a mapping of several is measured once
     asking_s: float
-    # When it had each trial's result, in seconds of its own asking and measuring: a mapping takes its share of its
-    # race, also where another searcher asked it first. The profile and the single devices come before.
+    # The time at which it had each trial's result, in seconds of its own asking and measuring. A mapping takes its
+    # share of its race, even if another searcher asked for it first. The profile and single devices are not counted.
     at_s: tuple[float, ...]
     ended: str  # why it asked nothing more
-    notes: tuple[str, ...]  # on the way it went
-    final: Trial | None  # its fastest mapping of those that were measured side by side at the end
+    notes: tuple[str, ...]  # on its search
+    final: Trial | None  # its fastest mapping among those that were measured side by side at the end
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison found; all step times are in the anchor's time (see Runner)."""
+    """The result of a comparison. All step times are scaled to the anchor's time (see Runner)."""
 
     model: str
     ops: int
@@ -72,12 +73,12 @@ class Comparison:
     topology: Topology
     measured: tuple[Trial, ...]  # every mapping once, in the order of measuring, single devices first
     standings: tuple[Standing, ...]
-    longer: Standing | None  # of the longer search, where there was one
+    longer: Standing | None  # of the longer search, if there was one
     best: Trial  # measured side by side at the end, as best_single was
     best_single: Trial | None
     side_by_side_s: dict[Mapping, float]  # seconds of all that were measured side by side at the end
     untouched: Measured  # the step as TensorFlow runs it in this process with all its cores
-    tf_default_s: float | None  # the same, but only where this process has the topology's devices
+    tf_default_s: float | None  # the same, measured at the end if this process has the topology's devices
     lower_bound_s: float
     settings: CompareSettings
     interrupted: bool
@@ -91,11 +92,12 @@ class Comparison:
         return tuple(trial for trial in self.measured if trial.searcher == "single")
 
     def best_so_far_s(self, standing: Standing) -> list[float | None]:
-        """The step time of what a searcher would deliver before its first and after each of its measurements: the
-        winner of the races until then, one that was stopped early in them and measured again at the end, or the best
-        single device, whichever is fastest; None while nothing ran.
+        """The step time of the mapping that a searcher would deliver before its first and after each of its
+        measurements; None while nothing ran.
 
-        The last is that of the mapping it would deliver, measured at the end: its own or the best single device.
+        That mapping is the fastest of these: the winner of the races until then, mappings that were stopped early in
+        them and measured again at the end, and the best single device. The last entry is the step time, measured at the
+        end, of the mapping that the searcher delivers: its own or the best single device.
         """
         ends = [step_s(trial) for trial in (standing.final, self.best_single) if trial is not None]
         least_s = min(ends, default=self.best_known_s)
@@ -110,18 +112,20 @@ class Comparison:
         return [s if s < inf else None for s in so_far]
 
     def regret(self, standing: Standing) -> list[float | None]:
-        """Best so far / best known - 1."""
+        """The best step time so far divided by the best known, minus 1."""
         known_s = self.best_known_s
         return [None if s is None else s / known_s - 1 for s in self.best_so_far_s(standing)]
 
     @property
     def best_known_s(self) -> float:
-        """The fastest of all that were measured side by side at the end."""
+        """The shortest of all step times measured side by side at the end."""
         return min(self.side_by_side_s.values())
 
     def _figure_s(self, best: list[Trial], least_s: float) -> float:
-        """The least of their times at the end, or else in their races, but then not below what the searcher delivers: a
-        race is short, the luckiest of many looks too good, and it was beaten later.
+        """The shortest step time of `best` and the best single device.
+
+        A mapping that was not measured at the end counts with its race, but with at least `least_s`, the time of what
+        the searcher delivers: a race is short, the luckiest of many looks too good, and it was beaten later.
         """
         raced = (self.side_by_side_s.get(trial.mapping) or max(step_s(trial), least_s) for trial in best)
         alone = () if self.best_single is None else (step_s(self.best_single),)

@@ -1,4 +1,4 @@
-"""The end of a search: the fastest mappings side by side, whole and divided, and the finding made of them."""
+"""The end of a search: the fastest mappings, whole and divided, are measured side by side and make the finding."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
 
 FINAL_REPEATS = 30
 FEWEST_REPEATS = 10  # after which a finalist that is clearly slower is left out
-MOST_REPEATS = 200  # where the finalists may take a certain time
-MOST_KEPT = 5  # steps that the runners of two jobs keep, and one for a switch
+MOST_REPEATS = 200  # if the finalists are given a time in seconds
+MOST_KEPT = 5  # steps that the runners of two jobs keep, plus one for a switch
 APART = "The devices have no memory for the finalists at once: they were measured one after another, in several rounds."
-SWITCHES, SWITCHES_S = 4, 4.0  # at most, and seconds after which there are no more; two at the least
+SWITCHES, SWITCHES_S = 4, 4.0  # the most, and the seconds after which no more are made; at least two are
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Finalist:
 
 @dataclass(frozen=True)
 class Final:
-    """What was measured side by side: finalists, and the untouched step where it competes."""
+    """The results side by side: finalists, and the untouched step if it competes."""
 
     finalists: tuple[Finalist, ...]
     untouched: Measured | None = None
@@ -56,11 +56,11 @@ class Final:
 
 
 def finish(jobs: Sequence[Job], interrupted: bool = False, beside: Sequence[Trial] = ()) -> Finding:
-    """Step the fastest mappings, the fastest single device, and the untouched step where it competes, side by side.
+    """Step the fastest mappings, the fastest single device, and, if it competes, the untouched step side by side.
 
-    jobs: of the whole step, and then that of the same step with ops divided if there is one; they share the
+    jobs: of the whole step, and then that of the same step with ops divided if there is one; they share the number of
     finalists. interrupted: whether a signal ended the search. beside: more trials of the first job, to step beside
-    these. Raises PlacerError where no mapping runs.
+    these. Raises PlacerError if no mapping runs.
     """
     whole = jobs[0]
     whole.progress.phase("measuring the finalists side by side")
@@ -76,17 +76,17 @@ def finish(jobs: Sequence[Job], interrupted: bool = False, beside: Sequence[Tria
 
 
 def with_trace(found: Finding, jobs: Sequence[Job]) -> Finding:
-    """What `finish` found, and the best step as predicted and as traced."""
+    """Return the finding of `finish` with the best step as predicted and as traced."""
     job = next(job for job in jobs if job.groups is found.groups)
     traced = _trace(Finalist(job, found.best))
     return replace(found, trace=traced, seconds=job.clock() - job.begin_s)
 
 
 def cut_short(jobs: Sequence[Job], lost: str = "") -> Finding:
-    """What is known where devices were lost, or a signal came: the best by the races, in which each ran beside the
+    """The finding if devices were lost or a signal came: the best mapping by the races, in which each ran beside the
     anchor.
 
-    jobs: as for `finish`. lost: which devices, and when; else it was a signal. Raises PlacerError where no mapping ran.
+    jobs: as for `finish`. lost: which devices, and when; "" if a signal came. Raises PlacerError if no mapping ran.
     """
     jobs[0].progress.end()
     ran = [Finalist(job, trial) for job in _that_ran(jobs) for trial in job.ranked()]
@@ -103,20 +103,21 @@ def _interrupted(jobs: Sequence[Job]) -> str:
 
 
 def _that_ran(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs of which a mapping ran; the first where there is none, whose `ranked` then says why."""
+    """The jobs of which a mapping ran; if there are none, the first job, whose `ranked` then says why."""
     return [job for job in jobs if fastest(job.trials)] or [jobs[0]]
 
 
 def _fastest(finalists: Sequence[Finalist]) -> Finalist:
-    """Of those that took all turns: the median of the first turns, after which the slower half drops out, says nothing
-    beside the median of all. Of equally fast ones the first, so that ops are not divided for nothing.
+    """The fastest finalist among those that took all turns. The slower half drops out after the first turns, and the
+    median of these turns does not compare with the median of all. Among equally fast finalists the first wins, so that
+    ops are not divided for nothing.
     """
     return min(finalists, key=lambda finalist: merit(finalist.trial))
 
 
 def _delivered(finalists: Sequence[Finalist]) -> Finalist:
-    """The fastest of those that are surely faster than the fastest single device, and else that device, so that no step
-    is spread over devices for what is noise.
+    """The fastest finalist that is surely faster than the fastest single device; if there is none, that device, so that
+    no step is spread over devices because of noise.
     """
     singles = [finalist for finalist in finalists if finalist.single]
     if not singles:
@@ -131,7 +132,9 @@ def _surely_beats(trial: Trial, single: Trial) -> bool:
 
 
 def _finalists(job: Job, count: int, beside: Sequence[Trial]) -> list[Trial]:
-    """Of a whole step the fastest single device, the `count` best others, and `beside`; of a divided one the best."""
+    """For a whole step, the fastest single device, the `count` best other trials, and `beside`; for a divided step, the
+    `count` best trials.
+    """
     ran = job.ranked()
     if job.traced.plan is not None:
         return ran[:count]
@@ -181,7 +184,7 @@ def _left_out(trial: Trial, failed: Failed) -> str:
 
 
 def _fit_together(ran: Sequence[Job], trials_of: Sequence[Sequence[Trial]]) -> bool:
-    """Whether the devices have memory for all finalists at once, beside what the runners keep, and for a switch."""
+    """Whether the devices have memory for all finalists at once, the steps that the runners keep, and a switch."""
     if len(ran) > 1:
         return all(job.prediction.is_roomy_for(sum(map(len, trials_of)) + MOST_KEPT) for job in ran)
     job, trials = ran[0], trials_of[0]
@@ -209,7 +212,7 @@ def _final_apart(finalists: Sequence[Finalist]) -> Final:
 
 
 def _repeats(job: Job, trials: Sequence[Trial]) -> int:
-    """How often the finalists are stepped in turn."""
+    """The number of times that each finalist is stepped in turn."""
     if job.settings.final_s is None:
         return FINAL_REPEATS
     turn_s = sum(map(step_s, trials)) + job.untouched.step_s
@@ -217,8 +220,8 @@ def _repeats(job: Job, trials: Sequence[Trial]) -> int:
 
 
 def _switch_s(best: Finalist, step: PlacedStep, finalists: Sequence[Finalist]) -> float | None:
-    """Seconds of a switch between the best finalist and another of its job, the median of some to and fro from `step`,
-    its own; None where there is no other.
+    """The median seconds of a few switches back and forth between the best finalist and another one of its job; None if
+    there is no other. step: that of the best finalist.
     """
     job = best.job
     other = next((finalist for finalist in finalists if finalist.job is job and finalist is not best), None)
@@ -233,7 +236,7 @@ def _switch_s(best: Finalist, step: PlacedStep, finalists: Sequence[Finalist]) -
 
 
 def _finding(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
-    """The finding of which `best`, one of the finalists, is the best."""
+    """The finding that delivers `best`, one of the finalists."""
     job = best.job
     jobs[0].note_suspends()
     single = min(
@@ -272,12 +275,12 @@ def _finding(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
 
 
 def _timeline(finalist: Finalist) -> Timeline:
-    """Its step, op by op, as predicted."""
+    """The finalist's step, op by op, as predicted."""
     return finalist.job.prediction.timeline(finalist.job.fine(finalist.trial.mapping))
 
 
 def _checked(job: Job) -> list[str]:
-    """What the job's step was compared with, where it does not do what the untouched step does."""
+    """A line that says what the job's step was compared with, if it computes something else than the untouched step."""
     from placer.execute.local_agreement import LocalAgreement
 
     held = job.runner.check.agreement
@@ -285,7 +288,7 @@ def _checked(job: Job) -> list[str]:
 
 
 def _pipelined(divided: Sequence[Finalist]) -> Pipelined | None:
-    """What the fastest of them says, where their plan is one of micro-batches."""
+    """The figures of the fastest divided finalist if their plan makes micro-batches; else None."""
     plan = divided[0].job.traced.plan if divided else None
     if plan is None or plan.in_flight is None or plan.micro_batches is None:
         return None
@@ -295,7 +298,7 @@ def _pipelined(divided: Sequence[Finalist]) -> Pipelined | None:
 
 
 def _beaten(final: Final, best: Finalist) -> list[str]:
-    """What divided ops came to, where whole ops were faster."""
+    """A line with the step time of divided ops, if whole ops were faster."""
     divided = [finalist for finalist in final.finalists if finalist.divided]
     if best.divided or not divided or _fastest(final.finalists).divided:
         return []
@@ -304,7 +307,7 @@ def _beaten(final: Final, best: Finalist) -> list[str]:
 
 
 def _in_doubt(final: Final, best: Finalist) -> list[str]:
-    """That a mapping was faster than what is handed back, but not surely faster than the best single device."""
+    """A line if a mapping was faster than the delivered one, but not surely faster than the best single device."""
     first = _fastest(final.finalists)
     if first is best:
         return []
@@ -314,7 +317,7 @@ def _in_doubt(final: Final, best: Finalist) -> list[str]:
 
 
 def _compared(finalist: Finalist, single_s: float) -> Trial:
-    """Its trial with what is predicted for it at the end, and how much faster it is than the fastest single device."""
+    """The finalist's trial with its prediction at the end, and with its ratio to the fastest single device."""
     trial = finalist.trial
     return replace(
         trial,

@@ -1,4 +1,4 @@
-"""What a search finds, mapping by mapping and at its end, and how it reports progress."""
+"""The results of a search, for each mapping and at its end, and the reports of its progress."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Trial:
 
     @property
     def measured(self) -> Measured | None:
-        """The result, None where it failed."""
+        """The result; None if the mapping failed."""
         return self.result if isinstance(self.result, Measured) else None
 
 
 @dataclass(frozen=True)
 class Pipelined:
-    """The fastest mapping of the step in micro-batches, measured with `best`. load_s: predicted, of the busiest
-    device, below which no step can be.
+    """The fastest mapping of the step in micro-batches, measured with `best`. load_s: the predicted seconds of the
+    busiest device, the lower bound of a step.
     """
 
     micro_batches: int
@@ -48,7 +48,7 @@ class Pipelined:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a search found. `finalists`, `best` and `best_single` of them, were measured side by side at the end."""
+    """The result of a search. `finalists`, which include `best` and `best_single`, were measured side by side."""
 
     model: str
     ops: int
@@ -57,28 +57,28 @@ class Finding:
     groups: Groups
     measured: tuple[Trial, ...]  # during the search, in the order of measuring
     best: Trial
-    best_single: Trial | None  # None where no single device can run it, or none that can was measured
+    best_single: Trial | None  # None if no single device can run it, or none that can was measured
     untouched: Measured  # the step as TensorFlow runs it in the coordinating process with all its cores
-    tf_default: Measured | None  # the same, measured with the finalists where that process has the topology's devices
+    tf_default: Measured | None  # the same, measured with the finalists if that process has the topology's devices
     lower_bound_s: float
     switch_s: float | None  # median seconds from leaving one finalist to the end of the first step under another
     seed: int
     seconds: float
     interrupted: bool = False
     ended: tuple[str, ...] = ()  # why the search used fewer measurements than it might have
-    pins: tuple[str, ...] = ()  # what had to run where
+    pins: tuple[str, ...] = ()  # which ops had to run on which device
     trace: tuple[Timeline, Timeline] | None = field(default=None, repr=False)  # the best step, predicted and measured
     before: Timeline | None = field(default=None, repr=False)  # the step on the best single device, as predicted
-    after: Timeline | None = field(default=None, repr=False)  # the delivered one, as predicted
-    order: tuple[str, ...] = ()  # ops of the delivered step that run in this order where they share a device
+    after: Timeline | None = field(default=None, repr=False)  # the delivered step, as predicted
+    order: tuple[str, ...] = ()  # ops of the delivered step, which run in this order if they share a device
     finalists: tuple[Trial, ...] = ()
-    lost: str = ""  # what was lost before the end
-    unkept: str = ""  # why some of it is not in the store
+    lost: str = ""  # which devices were lost before the end
+    unkept: str = ""  # why some results are not in the store
     raced: bool = False  # whether the figures are those of the races, because the end was lost or cut short
     plan: SplitPlan | None = None  # by which ops of the delivered step are divided; then `groups` are of its parts
-    whole: Trial | None = None  # where they are: the fastest mapping of whole ops, measured with `best`
+    whole: Trial | None = None  # if ops are divided: the fastest mapping of whole ops, measured with `best`
     notes: tuple[str, ...] = ()  # on the step, and on how ops were divided, delivered or not
-    pipelined: Pipelined | None = None  # where micro-batches were tried, delivered or not
+    pipelined: Pipelined | None = None  # if micro-batches were tried, delivered or not
 
     @property
     def tf_default_s(self) -> float | None:
@@ -87,9 +87,9 @@ class Finding:
 
     @property
     def default_wins(self) -> bool:
-        """Whether TensorFlow's own placement of the topology's devices is faster than what is handed back.
+        """Whether TensorFlow's own placement on the topology's devices is faster than the delivered mapping.
 
-        Never where ops are pinned, because it ignores pins.
+        Never if ops are pinned, because TensorFlow ignores pins.
         """
         return self.tf_default_s is not None and self.tf_default_s < step_s(self.best) and not self.pins
 
@@ -100,12 +100,12 @@ class Finding:
 
 
 def step_s(trial: Trial) -> float:
-    """Measured seconds of a step; infinity where it failed."""
+    """Measured seconds of a step; infinity if the trial failed."""
     return trial.measured.step_s if trial.measured else inf
 
 
 def fastest(trials: Iterable[Trial]) -> Trial | None:
-    """The fastest of the trials that ran, None where none did."""
+    """The fastest of the trials that ran; None if none did."""
     return min((trial for trial in trials if trial.measured), key=step_s, default=None)
 
 
@@ -118,12 +118,12 @@ def by_merit(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def merit(trial: Trial) -> tuple[bool, float]:
-    """By which `by_merit` sorts, the best first."""
+    """The key by which `by_merit` sorts, the best first."""
     return bool(trial.measured and trial.measured.stopped_early), step_s(trial)
 
 
 class Progress:
-    """What a search reports while it runs; this one shows nothing."""
+    """Receives what a search reports while it runs; this base class shows nothing."""
 
     def phase(self, text: str) -> None:
         """A new part of the job begins."""

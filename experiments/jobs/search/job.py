@@ -1,4 +1,4 @@
-"""A search under way: the profiled step on open devices, and what was measured of it so far."""
+"""A search under way: the profiled step on open devices, and its measurements so far."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
 
 @dataclass(frozen=True, kw_only=True)
 class Workbench:
-    """What the jobs of one search have in common: what is searched, and with what it is measured."""
+    """The settings, devices and tools that all jobs of one search share."""
 
     settings: SearchSettings
     devices: Devices
@@ -44,7 +44,7 @@ class Workbench:
     progress: Progress = field(default_factory=Progress)
     store: Store | None = None
     clock: Callable[[], float] = time.perf_counter
-    suspends: Suspends = field(default_factory=Suspends)  # looked at since the search began
+    suspends: Suspends = field(default_factory=Suspends)  # of the machine, since the search began
     runner: RunnerSettings = field(default_factory=RunnerSettings)  # how mappings are measured
 
 
@@ -54,7 +54,7 @@ class Job:
     def __init__(
         self, workbench: Workbench, traced: TracedModel, profiled: Prediction, beside: Job | None = None
     ) -> None:
-        """beside: an earlier job of the same step: mappings are raced with its anchor, and its measurements count."""
+        """beside: an earlier job of the same step. Mappings are raced with its anchor, and its measurements count."""
         from placer.measure.runner import Runner
 
         self.workbench, self.traced, self.beside = workbench, traced, beside
@@ -71,8 +71,8 @@ class Job:
         )  # fmt: skip
         self.trials: list[Trial] = []
         self.ended: list[str] = []
-        self._refused = Refusals()  # not measured for lack of memory
-        self._orders: dict[tuple[int, ...], Sequence[str]] = {}  # devices of the ops -> the order when they were set up
+        self._refused = Refusals()  # mappings that were not measured, because memory lacked
+        self._orders: dict[tuple[int, ...], Sequence[str]] = {}  # devices of the ops -> the order of their last set-up
         self.notes: list[str] = []  # on the step, and on how ops are divided
         if traced.diverged is not None and beside is None:
             self.notes.append(f"The loss is {traced.diverged}; times are right, the training is not.")
@@ -80,10 +80,10 @@ class Job:
             self.notes.append("Its batch goes to GPUs through pinned memory, which is faster here.")
         if self.settings.operators is not None and profiled.groups.fine.source is not None and beside is None:
             self.notes.append(profiled.groups.fine.source)
-        self.unkept = ""  # why results are not in the store any more
+        self.unkept = ""  # why results are no longer stored
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
-        self._anchor: str = "" if beside is None else beside._anchor  # which mapping that is, for the store
-        self._calibrated_by = 0  # trials
+        self._anchor: str = "" if beside is None else beside._anchor  # the anchor's key in the store
+        self._calibrated_by = 0  # number of trials
         self.note_suspends()
 
     @classmethod
@@ -98,11 +98,11 @@ class Job:
         training: zoo.TrainingStep | None = None,
         runner: RunnerSettings | None = None,
     ) -> Iterator[Job]:
-        """A job whose devices are closed when the block ends.
+        """Open a job whose devices are closed when the block ends.
 
-        devices: open ones to use instead of those that the settings name; they stay open. training: a step to search
-        instead of the model that the settings name. runner: how mappings are measured, where not as usual. Raises
-        BadInputError and PlacerError as the stages do.
+        devices: open devices to use instead of those in the settings; they stay open. training: a step to search
+        instead of the model in the settings. runner: how mappings are measured; None = as usual. Raises BadInputError
+        and PlacerError as the stages do.
         """
         begin_s, suspends = clock(), Suspends()
         traced = trace_model(settings, progress, training)
@@ -130,7 +130,7 @@ class Job:
                 try:
                     yield job
                 finally:
-                    progress.end()  # else a bar would leave the terminal without a cursor
+                    progress.end()  # otherwise a bar would leave the terminal without a cursor
 
     @property
     def problem(self) -> Problem:
@@ -138,11 +138,11 @@ class Job:
         return self.prediction.problem
 
     def fine(self, mapping: Mapping) -> Mapping:
-        """The captured ops where a mapping of the groups puts them."""
+        """The mapping of the captured ops that a mapping of the groups means."""
         return Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
 
     def has_room_beside(self) -> bool:
-        """Whether the devices have memory for steps divided otherwise beside those that are kept for comparison."""
+        """Whether the devices have memory for divided steps beside the steps that are kept for comparison."""
         kept = self.runner.kept
         return self.prediction.hold([*kept, *kept]) if kept else self.prediction.is_roomy_for(BATCH)
 
@@ -156,13 +156,13 @@ class Job:
         return self.time_left_s() < 0
 
     def measurements_left(self) -> int:
-        """How many of the settings' measurements were not made yet; those of the job beside this one count, too."""
+        """The number of the settings' measurements that are left, after those of this job and the job beside it."""
         made = len(self.trials) + (0 if self.beside is None else len(self.beside.trials))
         return max(0, self.settings.measurements - made)
 
     def measure_singles(self, most: int | None = None, over: Stop = never) -> None:
-        """Measure each device with all that it can run, if it can hold that, and calibrate by them: the first, and then
-        others until `over()`. most: of these.
+        """Measure each device with all ops that it can run, if it can hold them, and calibrate by the results. `over()`
+        is checked after each measurement. most: the number of devices to try; None = all.
         """
         if self.beside is None:
             self.progress.begin(self.settings.measurements)
@@ -179,8 +179,8 @@ class Job:
         self.calibrate()
 
     def measure_searchers(self, over: Stop = never, most: int | None = None) -> None:
-        """Measure what each searcher asks, up to its share, until `over()`: first what all baselines ask, then one
-        searcher after the other, each of which learns all results so far.
+        """Measure the mappings that each searcher asks for, up to its share, until `over()`: first those of all
+        baselines, then one searcher after the other, each of which learns all results so far.
 
         most: mappings that may be measured; None = as many as are left.
         """
@@ -191,7 +191,7 @@ class Job:
                 self._measure_searcher(name, share, over)
 
     def _measure_baselines(self, shares: Sequence[tuple[str, int]], over: Stop) -> None:
-        """They learn nothing from one another, so that what they ask is raced together."""
+        """Race the mappings of all baselines together, because the baselines learn nothing from one another."""
         self.calibrate()
         asked: dict[Mapping, str] = {}
         for name, share in shares:
@@ -225,11 +225,11 @@ class Job:
         self._note_refusals(session)
 
     def session(self, searcher: str, seed: int | None = None, over: Stop = never) -> SearchSession:
-        """A new session of the searcher, by the latest calibration; it knows no results yet, and asks nothing that
-        lacks memory.
+        """A new session of the searcher, by the latest calibration. It knows no results yet, and asks for no mapping
+        that lacks memory.
 
-        seed: of its draws; None = that of the settings. over: whether it shall answer with what it has; so it does
-        where the settings' minutes are over, too.
+        seed: of its draws; None = the settings' seed. over: whether it must answer with what it has. It also must when
+        the settings' minutes are over.
         """
         return SearchSession(
             searcher, self.problem, seed=self.settings.seed if seed is None else seed,
@@ -237,8 +237,8 @@ class Job:
         )  # fmt: skip
 
     def order(self, mapping: Mapping) -> Sequence[str]:
-        """The run order of a mapping of the ops that is set up now, by the latest calibration. `measured_order` gives
-        it again.
+        """The run order, by the latest calibration, for a mapping of the ops that is being set up. `measured_order`
+        returns it later.
         """
         self._orders[mapping.devices] = order = self.prediction.order(mapping)
         return order
@@ -252,7 +252,7 @@ class Job:
         return self.prediction.peaks(mapping)
 
     def measured_order(self, mapping: Mapping) -> Sequence[str]:
-        """The run order with which a mapping of the ops was set up last, and so measured; else that of now."""
+        """The run order with which a mapping of the ops was last set up and measured, or else the current one."""
         return self._orders.get(mapping.devices) or self.prediction.order(mapping)
 
     def _note_refusals(self, session: SearchSession) -> None:
@@ -261,13 +261,13 @@ class Job:
             self._refused.add(session.refused.nearest)
 
     def measure(self, searcher: str, mapping: Mapping) -> Trial:
-        """`measure_all` for one."""
+        """`measure_all` for one mapping."""
         return self.measure_all([(searcher, mapping)])[0]
 
     def measure_all(self, asked: Sequence[tuple[str, Mapping]]) -> list[Trial]:
-        """Race mappings of the groups, each with the name of the searcher that asked it.
+        """Race mappings of the groups, each with the name of the searcher that asked for it.
 
-        A result in the store is used as it is, except that the anchor is measured anew in every session.
+        A result in the store is used as it is, but the anchor is measured again in every session.
         """
         if self.anchor_s is None and len(asked) > 1:
             return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
@@ -293,14 +293,14 @@ class Job:
         return trials
 
     def _stored(self, mapping: Mapping) -> Result | None:
-        """What the store has of the captured ops on these devices, in this session's time."""
+        """The stored result of a mapping of the captured ops, in this session's time; None if there is none."""
         if self.store is None or self.anchor_s is None:
             return None
         return self.store.find(mapping, self.anchor_s, self.settings.schedule, self._anchor)
 
     def _keep(self, store: Store, mapping: Mapping, result: Result, searcher: str) -> None:
-        """Store a result of the captured ops. Where that fails, as on a full disk, the search goes on without a store:
-        what was measured is handed back all the same.
+        """Store the result of a mapping of the captured ops. If that fails, as on a full disk, the search goes on
+        without a store, and what was measured is still handed back.
         """
         try:
             store.add(mapping, result, self.anchor_s or 0.0, searcher, self.settings.schedule, self._anchor)
@@ -309,7 +309,7 @@ class Job:
             self.progress.phase(self.unkept)
 
     def note_suspends(self) -> None:
-        """Say it, and note it for the report, where this machine was suspended since the last look."""
+        """If this machine was suspended since the last call, report that and note it for the finding."""
         asleep_s = self.workbench.suspends.passed_s()
         if asleep_s:
             said = in_words(asleep_s)
@@ -317,7 +317,7 @@ class Job:
             self.notes.append(f"{said[0].upper()}{said[1:]}")
 
     def _learn_memory(self, results: Sequence[Result]) -> None:
-        """Ask no device again for as much as it ran out of."""
+        """Learn at how many bytes a device ran out of memory, so that no later mapping asks it for as many."""
         before, self.prediction = dict(self.prediction.ran_out), self.prediction.warned(results)
         for device, failed_bytes in self.prediction.ran_out:
             if before.get(device) != failed_bytes:
@@ -327,12 +327,12 @@ class Job:
                 )
 
     def _too_large(self, mapping: Mapping) -> Failed | None:
-        """The failure of a mapping that need not run, because the memory would not do."""
+        """The failure of a mapping that lacks memory and so need not run; None if its memory is enough."""
         lack = self.prediction.lack(mapping)
         return None if lack is None else too_large(lack)
 
     def predict_by(self, prediction: Prediction) -> None:
-        """Go by another prediction of the same step from now on."""
+        """Use another prediction of the same step from now on."""
         self.prediction = prediction
 
     def calibrate(self) -> None:
@@ -342,7 +342,7 @@ class Job:
             self._calibrated_by = len(self.trials)
 
     def ranked(self) -> list[Trial]:
-        """What ran, the best first. Raises PlacerError where nothing did."""
+        """The trials that ran, the best first. Raises PlacerError if none ran."""
         ran = by_merit(self.trials)
         if not ran:
             failures = {trial.result.detail for trial in self.trials if isinstance(trial.result, Failed)}

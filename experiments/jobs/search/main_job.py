@@ -28,12 +28,12 @@ def run_search(
 ) -> Finding:
     """Search the mappings of one model on real devices.
 
-    The delivered mapping was measured side by side with the fastest single device, and is that one where
-    nothing beat it by more than two standard errors; where pins or memory leave no single device, with the next
-    fastest mapping.
-    Where a signal ends the search (experiments.jobs.interrupt), the best so far is handed back: by its race if the
-    signal came later than the searchers' questions, or was not Ctrl-C. Afterwards signals are only noted.
-    Raises BadInputError for a model, device, pin, plan of splits or searcher that cannot be used, EndedError where a
+    The delivered mapping was measured side by side with the fastest single device, and is that device if no mapping
+    beat it by more than two standard errors. If pins or memory leave no single device, the delivered mapping was
+    measured side by side with the next fastest one.
+    If a signal ends the search (experiments.jobs.interrupt), the best mapping so far is handed back; it is the best by
+    its race if the signal came after the searchers' questions, or was not Ctrl-C. Afterwards signals are only noted.
+    Raises BadInputError for a model, device, pin, plan of splits or searcher that cannot be used, EndedError if a
     signal came before a mapping had run, and KeyboardInterrupt at a second Ctrl-C.
     """
     with heard() as signals:
@@ -54,12 +54,12 @@ class _Search:
     signals: Signals
     stack: ExitStack  # closed before the devices
     trace: bool
-    unfinished: Callable[[Finding], None]  # takes what is known so far where this process may be ended
+    unfinished: Callable[[Finding], None]  # takes the finding so far when this process may be ended
     jobs: list[Job]  # of the whole step, and then of the divided one
-    finding: Finding | None = field(default=None, init=False)  # of the side by side at the end, as soon as there is one
+    finding: Finding | None = field(default=None, init=False)  # after the finalists were measured side by side
 
     def found(self) -> Finding:
-        """Search, or hand back what is known where devices are lost or a signal comes."""
+        """Search and return the finding. If devices are lost or a signal comes, return what is known by then."""
         import tensorflow as tf
 
         from placer.devices.workers.deadline import DeviceLostError, at_the_end
@@ -93,7 +93,7 @@ class _Search:
             measure_by_turns(self.jobs, pressed)
         with waiting("the fastest mappings were compared", first=True, loose=True):
             if job.devices.addresses and job.devices.workers is None and self._knows():
-                self.unfinished(cut_short(self.jobs, BEFORE_THE_END))  # a worker elsewhere that freezes may end all
+                self.unfinished(cut_short(self.jobs, BEFORE_THE_END))  # a frozen remote worker may end this process
             self.finding = finish(self.jobs, interrupted=self.signals.pressed())
             if self.trace:
                 self.finding = with_trace(self.finding, self.jobs)
@@ -103,7 +103,9 @@ class _Search:
         return any(fastest(job.trials) for job in self.jobs)
 
     def _so_far(self, lost: str) -> Finding:
-        """The finding of the side by side, else of the races. lost: why nothing more can be measured, if it cannot."""
+        """The finding of the finalists side by side, or else of the races. lost: why nothing more can be measured; ""
+        if it can.
+        """
         if self.finding is None:
             return cut_short(self.jobs, lost)
         untraced = self.trace and self.finding.trace is None and self.signals.pressed()

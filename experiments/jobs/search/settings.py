@@ -1,4 +1,4 @@
-"""What to search, over what, and for how long; and how the measurements are shared among the searchers."""
+"""The settings of a search: its model, devices, options and limits, and each searcher's share of the measurements."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class SearchSettings:
     traced: int = 5  # steps traced on each device to profile it
     warm_up: int = 3  # untraced steps on each device before these
     split: str = SPLIT_OFF  # whether ops are divided: SPLIT_OFF, SPLIT_AUTO, SPLIT_PIPELINE with a number, or a file
-    split_batchnorm: str = BATCH_NORM[0]  # one of BATCH_NORM, in plans that are made here; a file's say it themselves
+    split_batchnorm: str = BATCH_NORM[0]  # one of BATCH_NORM, for plans that are made here; a plan file says its own
     schedule: str = RANK  # one of SCHEDULES: the order in which placed steps run their ops
     finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
-    final_s: float | None = None  # seconds that this may take; None = a fixed number of repeats
+    final_s: float | None = None  # seconds that stepping them may take; None = a fixed number of repeats
     operators: Path | None = None  # store of op times from which costs are predicted; None = they are profiled
-    max_memory: MemoryLimits = NO_LIMITS  # by which devices have less memory than they have
+    max_memory: MemoryLimits = NO_LIMITS  # lowers the memory of devices
 
     def check(self) -> None:
         """Raises BadInputError for what can be refused before anything is traced."""
@@ -67,12 +67,12 @@ class SearchSettings:
 
     @property
     def is_local(self) -> bool:
-        """Whether parts of a batch are to normalise by statistics of their own."""
+        """Whether each part of a batch is normalised with its own statistics."""
         return self.split_batchnorm == LOCAL
 
     @cached_property
     def plan(self) -> SplitPlan | None:
-        """The plan in the file that `split` names, None where it names none. Raises BadInputError."""
+        """The plan in the file that `split` names; None if it names no file. Raises BadInputError."""
         if self.split in (SPLIT_OFF, SPLIT_AUTO) or self.split.startswith(SPLIT_PIPELINE):
             return None
         try:
@@ -85,12 +85,12 @@ class SearchSettings:
 
     @cached_property
     def operator_store(self) -> OperatorStore | None:
-        """What `operators` holds, None where it names nothing. Raises BadInputError."""
+        """The store in the file `operators`; None if there is none. Raises BadInputError."""
         return None if self.operators is None else OperatorStore.read(self.operators, self.devices)
 
     @property
     def micro_batches(self) -> int | None:
-        """In how many the step is to take its examples; None where `split` does not say so. Raises BadInputError."""
+        """The number of micro-batches that `split` asks for; None if it asks for none. Raises BadInputError."""
         if not self.split.startswith(SPLIT_PIPELINE):
             return None
         text = self.split.removeprefix(SPLIT_PIPELINE)
@@ -99,7 +99,9 @@ class SearchSettings:
         return int(text)
 
     def shares(self, left: int) -> list[tuple[str, int]]:
-        """How many of `left` measurements each searcher may have: BASELINE_SHARE for the baselines together."""
+        """Each searcher with its share of the `left` measurements. The baselines together get BASELINE_SHARE of these,
+        or all if there is no other searcher.
+        """
         names = self.searchers or DEFAULT_SEARCHERS
         baselines = [name for name in names if name in BASELINES]
         others = [name for name in names if name not in BASELINES]

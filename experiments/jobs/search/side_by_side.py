@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.execute.rewrite import PlacedStep
     from placer.measure.timing import Step
 
-ROUNDS = 3  # in which steps are measured that the devices cannot hold together
+ROUNDS = 3  # in which steps are measured if the devices cannot hold them together
 Steps = dict[Mapping, "PlacedStep"]
 """Placed steps by their mapping of the groups."""
 
@@ -30,15 +30,15 @@ class SideBySide:
     failed: dict[Mapping, Failed] = field(default_factory=dict)
 
     def scaled(self, factor: float) -> SideBySide:
-        """The same with all times multiplied."""
+        """The same results with all times multiplied by `factor`."""
         untouched = None if self.untouched is None else self.untouched.scaled(factor)
         return replace(self, measured={m: r.scaled(factor) for m, r in self.measured.items()}, untouched=untouched)
 
 
 @contextmanager
 def prepared(job: Job, mappings: Iterable[Mapping]) -> Iterator[tuple[Steps, dict[Mapping, Failed]]]:
-    """Placed steps of mappings of the groups, closed at the end of the block, and the mappings that do not run: an
-    earlier session stored them, a device is gone, or the devices have no memory for them beside the others.
+    """Placed steps of mappings of the groups, closed at the end of the block; and the mappings that do not run, with
+    the reason: only an earlier session ran them, a device is lost, or memory is full beside the other steps.
     """
     with ExitStack() as stack:
         steps, failed = {}, {}
@@ -56,8 +56,8 @@ def in_turn(job: Job, steps: Steps, repeats: int, *, untouched: bool = False) ->
     """Step all in turn with the runner's anchor, `repeats` times each, none stopped early, and scale all times to the
     anchor's first step time (see placer.measure.runner.Runner).
 
-    untouched: whether the untouched step is stepped with them, where this process has the devices for it. Raises
-    PlacerError where there is no anchor.
+    untouched: whether the untouched step is stepped with them if this process has the devices for it. Raises
+    PlacerError if there is no anchor.
     """
     if job.runner.anchor is None:
         raise PlacerError(f"no single device can run {job.settings.model}, so nothing can be compared with one.")
@@ -75,7 +75,7 @@ def stepped(
     fewest: int | None = None,
     kept: Collection[PlacedStep] = (),
 ) -> tuple[list[Measured], Measured | None]:
-    """Step all in turn: (their times as measured, the untouched step's if it was stepped).
+    """Step all in turn. Return their times as measured, and the untouched step's (None if it was not stepped).
 
     steps: of the job, or of the same step with ops divided. fewest, kept: as for InTurn.compare, which never leaves
     out the untouched step.
@@ -93,10 +93,11 @@ def stepped(
 def apart(
     steps: Sequence[tuple[Job, Mapping]], repeats: int, *, untouched: bool
 ) -> tuple[list[Result], Measured | None]:
-    """Step mappings that the devices cannot hold together: in each of ROUNDS rounds one after another is prepared,
-    stepped and taken down. Returns what they came to, and the untouched step's times, as `stepped`.
+    """Step mappings that the devices cannot hold together. In each of ROUNDS rounds, one mapping after another is
+    prepared, stepped and taken down. Return their results and the untouched step's, as `stepped` does.
 
-    steps: each with the job whose groups it is of; what their runners kept is taken down. repeats: in all rounds.
+    steps: mappings, each with the job whose groups it maps; the steps that the jobs' runners keep are taken down.
+    repeats: of each mapping, over all rounds.
     """
     from placer.measure.untouched import UntouchedStep
 
@@ -129,10 +130,10 @@ def side_by_side(
 ) -> SideBySide:
     """Prepare mappings of the groups and step them in turn with the anchor, as `in_turn` does.
 
-    at_once: how many steps are prepared beside the anchor and the first mapping; None = all. Where that takes several
-    rounds, the anchor and the first mapping are in each, all times are scaled to what these two took in the first
-    round, and the untouched step is in the first round only. Where the devices cannot hold them together, they are
-    stepped `apart`, and nothing is scaled.
+    at_once: how many steps are prepared beside the anchor and the first mapping; None = all. If that takes several
+    rounds, the anchor and the first mapping are in each round, all times are scaled to the times of these two in the
+    first round, and the untouched step is in the first round only. If the devices cannot hold all mappings together,
+    they are stepped `apart`, and nothing is scaled.
     """
     if not job.prediction.hold([*job.runner.kept, *(job.fine(mapping) for mapping in mappings)]):
         results, default = apart([(job, mapping) for mapping in mappings], repeats, untouched=untouched)

@@ -28,16 +28,17 @@ NO_ROOM = "ops stay whole, because the devices have no memory to measure divided
 
 
 class Chosen(NamedTuple):
-    """The step divided by the plan that was given, or that a policy gave."""
+    """The step divided by a plan that the user gave or a policy made."""
 
     step: SplitStep
-    policy: str | None  # None where the plan was given
+    policy: str | None  # None if the user gave the plan
 
 
 def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
-    """Measure what searchers ask, first for the whole step, then for the divided one if there is one.
+    """Measure the mappings that searchers ask for, first of the whole step, then of the divided step if there is one.
 
-    Each has half of the measurements and of the time that are left; the divided one has all where its plan was given.
+    If Placer chose the plan, each step has half of the measurements and of the time that are left. If the plan was
+    given, the divided step has all.
     """
     whole = jobs[0]
     if len(jobs) == 1:
@@ -57,10 +58,10 @@ def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
 
 @contextmanager
 def divided_job(job: Job, over: Stop = never) -> Iterator[Job | None]:
-    """The job of the same step with ops divided, profiled on the same devices; None where nothing is divided.
+    """The job of the same step with ops divided, profiled on the same devices; None if nothing is divided.
 
-    Where Placer chooses the plan, whatever goes wrong with it is a line, and the search goes on with whole ops. Raises
-    BadInputError where a plan that was given cannot be carried out.
+    If Placer chooses the plan, an error with it is only noted, and the search goes on with whole ops. Raises
+    BadInputError if a plan that was given cannot be carried out.
     """
     with ExitStack() as stack:
         divided = _tried(job, over) if job.settings.split == SPLIT_AUTO else _divided(job, over)
@@ -77,7 +78,7 @@ def _tried(job: Job, over: Stop) -> Job | None:
         return _divided(job, over)
     except DeviceLostError:
         raise
-    except Exception as error:  # dividing is an offer: nobody asked for this plan
+    except Exception as error:  # dividing is an offer: the user did not ask for this plan
         job.ended.append(f"ops stay whole, because dividing them failed ({type(error).__name__}: {gist(error)}).")
         return None
 
@@ -96,12 +97,12 @@ def _divided(job: Job, over: Stop) -> Job | None:
     job.progress.phase(f"dividing {len(step.plan)} ops, which makes {len(step.captured.graph)} ({by})")
     traced = replace(job.traced, captured=step.captured, plan=step.plan, policy=chosen.policy)
     profiled = profile_model(traced, job.devices, job.settings, job.progress)
-    workbench = replace(job.workbench, store=job.store)  # which is none where it could not be written any more
+    workbench = replace(job.workbench, store=job.store)  # None after it could not be written
     return Job(workbench, traced, profiled, beside=job)
 
 
 def _chosen(job: Job) -> Chosen | None:
-    """The divided step; None to divide nothing."""
+    """The divided step; None if nothing is divided."""
     from placer.splits.step import split_step
     from placer.splits.step_graph import StepGraph
     from search.splits.pipeline import pipeline
@@ -127,7 +128,7 @@ def _chosen(job: Job) -> Chosen | None:
 
 
 def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
-    """The step in micro-batches of which so many are under way as the devices' memory has room for."""
+    """The step in micro-batches, with as many under way at once as fit into the devices' memory."""
     from placer.splits.step import with_variables
 
     step, predicted_s = _judge(job).fitting(plan, graph)
@@ -142,7 +143,7 @@ def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
 
 
 def _most_promising(job: Job) -> Chosen | None:
-    """None where no plan promises enough."""
+    """The step divided by the most promising plan; None if no plan promises enough."""
     from placer.splits.local_statistics import kept_whole
     from placer.splits.step import with_variables
 
@@ -167,7 +168,7 @@ def _judge(job: Job) -> Judge:
 
 
 def _local(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitPlan:
-    """The plan with statistics of each part's own, and a note of what could not have them."""
+    """The plan with separate statistics for each part. Note what cannot have them in the job."""
     from placer.splits.local_statistics import kept_whole, with_local_statistics
 
     plan, made, kept = with_local_statistics(graph, plan)

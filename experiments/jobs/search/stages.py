@@ -1,7 +1,7 @@
-"""What is done before anything is searched: the step is traced and timed untouched, then its ops are profiled on open
-devices, or their times predicted.
+"""The stages before a search: the step is traced and timed untouched; then its ops are profiled on open devices, or
+their times are predicted.
 
-Each stage returns a value that the next one takes. TensorFlow is loaded by the first.
+Each stage returns a value that the next one takes. The first one loads TensorFlow.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class TracedModel:
     captured: Captured
     inputs: list[Any]  # the example inputs, flat
     untouched: Measured
-    references: tuple[Outcome, ...]  # what placed steps have to do; see measure_untouched
+    references: tuple[Outcome, ...]  # outcomes that placed steps must have; see measure_untouched
     diverged: str | None = None  # what the loss became, and when, if it is not finite
     plan: SplitPlan | None = None  # by which ops of the captured step are divided
-    policy: str | None = None  # that gave the plan, where Placer chose it
+    policy: str | None = None  # that made the plan, if Placer chose it
 
     @cached_property
     def for_sessions(self) -> Captured:
@@ -52,13 +52,13 @@ class TracedModel:
 def trace_model(settings: SearchSettings, progress: Progress, training: zoo.TrainingStep | None = None) -> TracedModel:
     """Trace the settings' model, or `training` instead of it.
 
-    The step is timed before devices are opened, because later TensorFlow would lose its updates
+    The step is timed before devices are opened, because after that TensorFlow would lose the step's updates
     (docs/decisions/002-untouched-first.md). Raises BadInputError for settings, a model, devices or a plan of splits
     that cannot be used.
     """
     settings.check()
     if training is None:
-        zoo.find(settings.model)  # a name that is not known is refused before anything is said to begin
+        zoo.find(settings.model)  # an unknown name is refused before any phase is reported
     from placer.devices.logical import split
     from placer.devices.process_resources import check_kept
     from placer.devices.specs import check_max_memory, check_spec, logical_devices
@@ -82,7 +82,7 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
 
 
 def check_plan(captured: Captured, plan: SplitPlan) -> None:
-    """Raises BadInputError where ops of a step cannot be divided by a plan; makes no variables."""
+    """Raises BadInputError if ops of a step cannot be divided by a plan. Makes no variables."""
     from placer.splits.divide import divide
     from placer.splits.step_graph import StepGraph
 
@@ -90,11 +90,11 @@ def check_plan(captured: Captured, plan: SplitPlan) -> None:
 
 
 def profile_model(traced: TracedModel, devices: Devices, settings: SearchSettings, progress: Progress) -> Prediction:
-    """Profile the step's ops on each device, or predict their times where the settings have a store of them, and join
-    them to the groups that a search moves.
+    """Profile the step's ops on each device, or predict their times if the settings name a store of times, and join the
+    ops to the groups that a search moves.
 
-    Raises PlacerError where there is only one device, and BadInputError for a pin that fits no op or no device, for
-    a step whose variables no mapping has room for, and for a store without times of such devices.
+    Raises PlacerError if there is only one device, and BadInputError for a pin that fits no op or no device, for a step
+    whose variables no mapping has room for, and for a store without times for such devices.
     """
     topology = devices.topology
     check_several(topology)
@@ -107,7 +107,7 @@ def profile_model(traced: TracedModel, devices: Devices, settings: SearchSetting
 
 
 def check_several(topology: Topology) -> None:
-    """Raises PlacerError where there is only one device."""
+    """Raises PlacerError if there is only one device."""
     if len(topology) < 2:
         from placer.devices.host.cores import usable_cores
         from placer.devices.workers.workers import ONE_CORE
@@ -118,7 +118,7 @@ def check_several(topology: Topology) -> None:
 
 
 def _costed(traced: TracedModel, devices: Devices, settings: SearchSettings, progress: Progress) -> OpGraph:
-    """The step's ops with what each takes on each device."""
+    """The step's ops, each with its cost on each device."""
     store = settings.operator_store
     if store is not None:
         progress.phase(f"predicting times of ops from {store.path}")

@@ -1,4 +1,4 @@
-"""A measured step as a Timeline, so that it is drawn as the predicted one is."""
+"""A measured step as a Timeline, so that it is drawn like a predicted one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNITS = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
 def one_trace(predicted: Timeline, measured: Timeline) -> dict[str, Any]:
-    """Both as one Chrome trace of two processes, "predicted" over "measured", for ui.perfetto.dev."""
+    """Both timelines as one Chrome trace of two processes, "predicted" above "measured", for ui.perfetto.dev."""
     above, below = predicted.to_trace("predicted", pid=1), measured.to_trace("measured", pid=2)
     return {**above, "traceEvents": [*above["traceEvents"], *below["traceEvents"]]}
 
@@ -28,8 +28,8 @@ def one_trace(predicted: Timeline, measured: Timeline) -> dict[str, Any]:
 def measured_timeline(graph: OpGraph, topology: Topology, devices: Sequence[int], step: TracedStep) -> Timeline:
     """The timeline of `step` under the mapping `devices` (device index per op), from the first op's start.
 
-    An op with kernels on a GPU is busy from its first kernel to its last; one without is not shown there, because
-    it takes the host's time alone, unless the trace has no kernels at all.
+    An op with kernels on a GPU is busy from its first kernel to its last. An op of a GPU without kernels is not shown,
+    because it takes only the host's time; it is shown if the trace has no kernels at all.
     """
     hosted = {device.name for device in topology.devices if device.kind == "gpu"} if step.kernel_s else set()
     rows = [row for row in step.ops if row.kernel_s is not None or row.device not in hosted]
@@ -40,7 +40,8 @@ def measured_timeline(graph: OpGraph, topology: Topology, devices: Sequence[int]
 
 
 def _span(graph: OpGraph, topology: Topology, row: TracedOp) -> Span | None:
-    """An op of the graph, or a send that the mapping added to it: "net/a/cut_3_send" sends for net/a. Else None.
+    """The span of an op of the graph, or of a send that the mapping added ("net/a/cut_3_send" sends for net/a); None
+    for other rows.
 
     Receives are left out, because they wait most of their time.
     """
@@ -53,7 +54,7 @@ def _span(graph: OpGraph, topology: Topology, row: TracedOp) -> Span | None:
 
 
 def _transfer(graph: OpGraph, topology: Topology, devices: Sequence[int], row: TracedOp) -> Transfer | None:
-    """The transfer of a row of TensorFlow's trace; None where it carries an input or stays on its device."""
+    """The transfer of a row of TensorFlow's trace; None if it carries an input or stays on its device."""
     label = LABEL.match(row.name)
     if label is None or label["op"] not in graph.index:
         return None

@@ -1,7 +1,7 @@
-"""A campaign for its reader. `terminal` shows it while it runs and where it stands, `markdown` what it found.
+"""Reports on a campaign. `terminal` shows its progress and its standing, and `markdown` its results.
 
-Of figures: `curves` is how far the searchers came, `best` the best mapping of a case with what it was made of,
-`page_record` all that a page shows, `curves_plot` a picture of convergence; `report` is all of these by format.
-For other programs: `optuna_study`, `scalars` (TensorBoard) and `traces` (Perfetto); `export` is these and the tables.
-`warm_starts` says what was carried over from other campaigns.
+For figures, `curves` follows the progress of the searchers, `best` finds the best mapping of a case with its problem,
+`page_record` makes the record that a page shows, and `curves_plot` draws convergence; `report` makes a report in any
+format. For other programs there are `optuna_study`, `scalars` (TensorBoard) and `traces` (Perfetto); `export` writes
+these and the tables. `warm_starts` says what was carried over from other campaigns.
 """

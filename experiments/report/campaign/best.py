@@ -1,4 +1,4 @@
-"""The best mapping of a case, and its step as predicted, where what the case was made of can still be found."""
+"""The best mapping of a case and its predicted step, if the case's profile or files can still be found."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TERMS = (*FILES, "objective", "schedule", "pins")  # what a problem depends on
 
 
 class GoneError(PlacerError):
-    """Why a case's best mapping cannot be shown."""
+    """A case's best mapping cannot be shown; the message says why."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """A case's problem, its best placement, and that of the best single device, where one can run it.
+    """A case's problem, its best placement, and the one on the best single device (None if no single device ran).
 
-    groups: those that the problem places, where it places groups.
+    groups: those that the problem places; None if it places ops.
     """
 
     problem: Problem
@@ -42,12 +42,12 @@ class Best:
 
     @cached_property
     def after(self) -> Timeline:
-        """The step, predicted."""
+        """The predicted step with the best placement."""
         return self._timeline(self.placement)
 
     @cached_property
     def before(self) -> Timeline | None:
-        """The step on the best single device, predicted."""
+        """The predicted step on the best single device; None if there is none."""
         return None if self.single is None else self._timeline(self.single)
 
     def _timeline(self, placement: Placement) -> Timeline:
@@ -58,7 +58,7 @@ class Best:
 
 
 def best_of(key: str, cells: Sequence[Held], cases: Mapping[str, Case], store: CampaignStore) -> Best:
-    """The best mapping of a case. cells: of the case. cases: of the spec, by key. Raises GoneError."""
+    """The best mapping of a case. cells: those of the case. cases: those of the spec, by key. Raises GoneError."""
     singles = (store.opened(key) or {}).get("singles", [])
     alone = min(((step_s, name) for name, step_s in singles if step_s is not None), default=None)
     ran = [(s, t.placement) for held in cells for t in held.trials if (s := fastest_s([t.result])) < inf]
@@ -75,7 +75,9 @@ def best_of(key: str, cells: Sequence[Held], cases: Mapping[str, Case], store: C
 
 
 def _beside(problem: Problem, cells: Sequence[Held]) -> Placement | None:
-    """Of the mappings that were measured side by side with the best single device, the one farthest ahead of it."""
+    """The placement that is farthest ahead of the best single device, among those that were measured side by side with
+    it; None if there are none.
+    """
     finals = [held.final for held in cells if held.final and not held.lacks_final]
     if not finals:
         return None
@@ -92,10 +94,10 @@ def _all_on(problem: Problem, name: str) -> Placement:
 
 
 def searched(key: str, kind: str, cases: Mapping[str, Case], store: CampaignStore) -> tuple[Problem, Groups | None]:
-    """What is searched in a case, and the groups that it places: of a measured one as it was profiled and corrected by
-    the single devices alone, both before it was measured; of another as its files have it, without groups.
+    """The problem of a case, and the groups that it places.
 
-    Raises GoneError.
+    A measured case has the problem as it was profiled and corrected by the single devices alone, before any mapping was
+    measured. A case of files has the problem of its files, and no groups. Raises GoneError.
     """
     if kind == MEASURED:
         content = store.content(key, PROFILE)
@@ -119,7 +121,7 @@ def searched(key: str, kind: str, cases: Mapping[str, Case], store: CampaignStor
 
 
 def _why_not(case: Case, name: str, here: Any, there: Any) -> str:
-    """How the spec's case is not the stored one."""
+    """A clause that says how the spec's case differs from the stored one."""
     if name not in FILES:
         return f"the spec's {name} is {here} now, and was {there}"
     path = beside(case.folder, case.what if name == "graphs" else case.where)

@@ -1,4 +1,4 @@
-"""How far the searchers of a case had come, over measurements and over seconds: the median and the range over seeds."""
+"""The best step of a case's searchers over measurements and over seconds: the median and the range over seeds."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from experiments.campaign.store import Held
 from placer.result import fastest_s
 from search.page.record import Curve
 
-DENSE = 60  # measurements from the first on of which each has a place
+DENSE = 60  # the first measurements, each of which has a place on the axis
 GROWTH = 1.06  # from one place to the next, after these
-MOST = 150  # places in seconds
+MOST = 150  # places on an axis of seconds
 ROUND = "125"  # 1, 2, 5, 10, 20, ... always have a place
 
 
 @dataclass(frozen=True)
 class Course:
-    """One search: after n measurements, the best so far (infinity where nothing ran) and the seconds it had taken."""
+    """One search: after n measurements, the best so far (infinity if nothing ran) and the seconds taken."""
 
     searcher: str
     best_s: tuple[float, ...]
     seconds: tuple[float, ...]
-    is_over: bool  # so that its last best stands for all that would come after
+    is_over: bool  # then its last best also counts for everything after it
 
     @classmethod
     def of(cls, held: Held, single_s: float, is_over: bool) -> Course:
-        """Of a stored cell. single_s: of the best single device, which every search knows."""
+        """The course of a stored cell. single_s: seconds on the best single device, which every search knows."""
         ran = (fastest_s([trial.result]) for trial in held.trials)
         best_s = tuple(accumulate(ran, min, initial=single_s))
         seconds = tuple(accumulate((trial.seconds for trial in held.trials), initial=0.0))
@@ -38,22 +38,22 @@ class Course:
 
     @property
     def measurements(self) -> int:
-        """How many it took."""
+        """The number of measurements."""
         return len(self.best_s) - 1
 
     def after(self, measurements: int) -> float | None:
-        """The best after so many; None where it has not come so far."""
+        """The best after `measurements`; None if the search has not made as many."""
         known = self.is_over or measurements <= self.measurements
         return self.best_s[min(measurements, self.measurements)] if known else None
 
     def after_seconds(self, seconds: float) -> float | None:
-        """The best after so many seconds of asking and measuring; None where it has not come so far."""
+        """The best after `seconds` of asking and measuring; None if the search has not taken as long."""
         known = self.is_over or seconds <= self.seconds[-1]
         return self.best_s[bisect_right(self.seconds, seconds) - 1] if known else None
 
 
 def curves_of(courses: Sequence[Course]) -> tuple[Curve, ...]:
-    """Two for each searcher, one over measurements and one over seconds; none before anything ran."""
+    """Two curves for each searcher, one over measurements and one over seconds; none before anything ran."""
     found = []
     for searcher in dict.fromkeys(course.searcher for course in courses):
         begun = [course for course in courses if course.searcher == searcher and course.measurements]
@@ -74,7 +74,9 @@ def _curve(
 def _rows(
     courses: Sequence[Course], places: Sequence[float], best: Callable[[Course, float], float | None]
 ) -> Iterator[tuple[float, float, float, float]]:
-    """Place, median, least and largest best, where those searches that went so far all know one."""
+    """Yield (place, median, least, largest) of the best, for each place at which all searches that came so far have a
+    best.
+    """
     for place in places:
         known = [value for course in courses if (value := best(course, place)) is not None]
         if known and max(known) < inf:
@@ -82,7 +84,7 @@ def _rows(
 
 
 def _counts(courses: Sequence[Course]) -> list[int]:
-    """Every count up to the last while there are few, then ever fewer."""
+    """The counts that have a place: each one up to DENSE, then fewer and fewer, and the last one."""
     last = max(course.measurements for course in courses)
     places = [*range(min(last, DENSE) + 1), last]
     while places[-2] < last:
@@ -92,7 +94,7 @@ def _counts(courses: Sequence[Course]) -> list[int]:
 
 
 def _moments(courses: Sequence[Course]) -> list[float]:
-    """Whenever a search found something better, evenly thinned out where that was often, and every search's end."""
+    """The seconds at which a search improved, thinned out evenly if there are many, and the end of every search."""
     better = {
         course.seconds[n]
         for course in courses

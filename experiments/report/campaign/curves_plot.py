@@ -13,7 +13,7 @@ from search.page.record import Curve
 
 
 def picture(store: CampaignStore, format: str) -> bytes:
-    """The picture in this format, such as "png". Raises PlacerError where there is nothing to draw."""
+    """The picture in `format`, such as "png". Raises PlacerError if there is nothing to draw."""
     panels = regret_panels(store)
     if not panels:
         raise PlacerError(
@@ -24,7 +24,7 @@ def picture(store: CampaignStore, format: str) -> bytes:
 
 
 def regret_panels(store: CampaignStore) -> list[RegretPanel]:
-    """One for each case in which something ran, with each searcher's median and range over its seeds."""
+    """One panel for each case in which something ran, with each searcher's median and range over its seeds."""
     cells = store.held()
     states = {row["cell"]: row["state"] for row in standing(store, cells)["cells"]}
     courses: dict[str, list[Course]] = {}
@@ -42,7 +42,7 @@ def _panel(case: str, courses: list[Course]) -> RegretPanel:
 
 
 def _curve(curve: Curve, best_s: float) -> RegretCurve:
-    """At every count, which the page's curve does not have; what stands at one holds until the next."""
+    """The regret at every count. The page's curve has fewer counts, and each of its values holds until the next."""
     spread = {int(at): values for at, *values in zip(curve.at, curve.median_s, curve.low_s, curve.high_s, strict=True)}
     rows: list[tuple[float | None, ...]] = []
     for count in range(int(curve.at[-1]) + 1):

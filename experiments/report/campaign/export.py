@@ -1,4 +1,4 @@
-"""What a campaign measured, for other programs: tables, an Optuna study, TensorBoard, Perfetto."""
+"""The measurements of a campaign for other programs: tables, an Optuna study, TensorBoard, Perfetto."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TABLES, FOLDERS = (CSV, PARQUET), (TENSORBOARD, PERFETTO)
 
 
 def check_export(out: str, format: str | None, inputs: Sequence[Path] = ()) -> str:
-    """Which format is meant, as the option or the name says. Raises BadInputError, also where its extra is missing, and
-    where `out` is one of the `inputs`.
+    """The format that `format` or the name `out` means. Raises BadInputError, also if the format's extra is missing, or
+    if `out` is one of the `inputs`.
     """
     if format is not None and format not in FORMATS:
         raise BadInputError(f"--format is {short(format)}; choose one of {', '.join(FORMATS)}.")
@@ -48,8 +48,8 @@ def check_export(out: str, format: str | None, inputs: Sequence[Path] = ()) -> s
 
 
 def _file_of(storage: str) -> str | None:
-    """The file of a storage that is one, whatever its driver and options; None for a server."""
-    from sqlalchemy.engine import make_url  # which optuna has
+    """The file of an SQLite storage, whatever its driver and options; None for a server."""
+    from sqlalchemy.engine import make_url  # optuna depends on it
     from sqlalchemy.exc import ArgumentError
 
     try:
@@ -69,7 +69,7 @@ def _check_extra(format: str) -> None:
 
 
 def export(store: CampaignStore, spec: Spec | None, out: str, format: str) -> dict[str, Any]:
-    """Write it; returns what was written. Raises BadInputError and PlacerError where that cannot be."""
+    """Write the campaign to `out`; return what was written. Raises BadInputError and PlacerError if that fails."""
     facts: dict[str, Any] = {"out": out, "format": format}
     if format == OPTUNA:
         return {**facts, "rows": write_studies(store, out)}

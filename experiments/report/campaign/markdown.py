@@ -1,4 +1,4 @@
-"""What a campaign found against its baselines, as Markdown."""
+"""The results of a campaign against its baselines, as Markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placer.number_format import short_ms
 
 
 def report_markdown(facts: Facts, after: list[Facts]) -> str:
-    """Every cell against its baselines; then, for each searcher, how far it had come after so many measurements."""
+    """Every cell against its baselines; then each searcher's ratio after each budget of measurements."""
     lines = [f"# Campaign {facts['store']}", "", *standing_lines(facts), ""]
     for case in dict.fromkeys(row["case"] for row in facts["cells"]):
         lines += _case([row for row in facts["cells"] if row["case"] == case])
@@ -40,7 +40,7 @@ def _ended(row: Facts) -> str:
 
 
 def _baselines(rows: list[Facts]) -> list[str]:
-    """What the best is compared with."""
+    """A sentence with the baselines of the best mapping."""
     first = rows[0]
     single, bound, untouched = (first[name] for name in ("best_single_s", "bound_s", "untouched_s"))
     said = []

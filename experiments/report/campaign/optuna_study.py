@@ -18,7 +18,7 @@ BASELINES = ("best_single_s", "untouched_s", "bound_s")
 
 
 def optuna() -> Any:
-    """The module. Raises BadInputError where the extra is not installed."""
+    """The module `optuna`. Raises BadInputError if the extra is not installed."""
     try:
         import optuna
     except ImportError as error:
@@ -30,13 +30,13 @@ def optuna() -> Any:
 
 
 def write_studies(store: CampaignStore, out: str) -> int:
-    """Write the studies into a new file, or into a storage that is named as `sqlite:///...`; returns how many trials.
+    """Write the studies into a new file, or into a storage that is named as `sqlite:///...`; return how many trials.
 
-    Raises BadInputError where the storage has such a study already, and PlacerError where it cannot be written.
+    Raises BadInputError if the storage has such a study already, and PlacerError if it cannot be written.
     """
     if "://" in out:
         return _fill(store, out)
-    with TemporaryDirectory(prefix="placer-optuna-") as folder:  # a file that is there in part is none
+    with TemporaryDirectory(prefix="placer-optuna-") as folder:  # so that `out` is never half a file
         whole = Path(folder) / "study.db"
         count = _fill(store, f"sqlite:///{whole}")
         write_whole(out, whole.read_bytes())
@@ -84,7 +84,7 @@ def _check_new(storage: Any, names: Sequence[str], url: str) -> None:
 
 
 def _study(module: Any, storage: Any, name: str, facts: Facts, cells: Sequence[Held]) -> int:
-    """One case; returns its trials."""
+    """Write the study of one case; return the number of its trials."""
     study = module.create_study(study_name=name, storage=storage, direction="minimize")
     study.set_user_attr("value", "seconds a step")
     study.set_user_attr("judged", facts["kind"])
@@ -100,7 +100,7 @@ def _study(module: Any, storage: Any, name: str, facts: Facts, cells: Sequence[H
 
 
 def _trial(module: Any, spaces: dict[str, Any], held: Held, trial: StoredTrial) -> Any:
-    """A measurement; one that failed has no value."""
+    """A measurement as Optuna's trial; a failed one has no value."""
     result = trial.result
     known = {"n": trial.n, "seconds": trial.seconds, "placement": " ".join(map(str, trial.placement))}
     params = {"searcher": held.searcher, "seed": held.seed}

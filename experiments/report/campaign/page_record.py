@@ -1,4 +1,4 @@
-"""What a report page shows of a campaign: what its store has, and its cases' files where these are still there."""
+"""The record of a campaign's report page, made from its store, and from its cases' files if these still exist."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from search.page.panels import MOST_BARS, panel_of
 from search.page.record import Baseline, Edge, MeasuredRow, Node, Panel, RunRecord
 
 Facts = dict[str, Any]
-# Of all cases together, so that the page of a campaign of many stays small.
+# Limits for all cases together, so that the page of a campaign with many cases stays small.
 ALL_BARS, ALL_NODES, ALL_ROWS, ALL_FAILURES = 16_000, 1_500, 2_000, 500
 MOST_NODES, FEWEST_NODES = 192, 24  # of one case's graph, about
 DRAWN = 40  # cases whose best mapping is drawn
@@ -31,7 +31,7 @@ DONE = "done"
 
 
 def campaign_record(store: CampaignStore, cases: Mapping[str, Case]) -> CampaignRecord:
-    """The record of a campaign as it is now. cases: of its spec, by key; empty where only the store is known."""
+    """The record of a campaign as it is now. cases: those of its spec, by key; empty if only the store is known."""
     held = store.held()
     facts = standing(store, held)
     keys = list(dict.fromkeys(cell.case_key for cell in held))
@@ -55,7 +55,9 @@ def campaign_record(store: CampaignStore, cases: Mapping[str, Case]) -> Campaign
 
 
 def _gains(cases: Iterable[list[Facts]]) -> Iterator[str]:
-    """The best of each case against its best single device: predicted, side by side, and in races that go on, apart."""
+    """Yield a sentence on the best mappings against the best single devices, separately for predicted cases, cases
+    measured side by side, and cases that are still raced.
+    """
     found: dict[tuple[str, bool], list[float]] = {}
     for rows in cases:
         best = _best_row(rows)
@@ -76,7 +78,7 @@ def _cell(row: Facts, keys: Sequence[str]) -> CellRow:
 
 
 def _plain(key: str, rows: list[Facts], courses: Sequence[Course], searchers: tuple[str, ...]) -> RunRecord:
-    """What the store alone says of a case."""
+    """The record of a case, made from the store alone."""
     kind = rows[0]["kind"]
     done = sum(row["done"] for row in rows)
     return RunRecord(
@@ -91,8 +93,8 @@ def _plain(key: str, rows: list[Facts], courses: Sequence[Course], searchers: tu
 
 
 def _best_row(rows: list[Facts]) -> Facts | None:
-    """The cell whose mapping is the farthest ahead of the best single device; of those that were measured side by side
-    with it, if any were, because seconds of two cells are not of the same minutes.
+    """The cell whose mapping is the farthest ahead of the best single device, if possible among cells that were
+    measured side by side with it; None if nothing ran. Seconds of two cells are not of the same minutes.
     """
     known = [row for row in rows if row["best_s"] is not None]
     return max(known, key=_standing, default=None)
@@ -121,7 +123,7 @@ def _said(rows: list[Facts]) -> Iterator[str]:
 
 
 def _baselines(rows: list[Facts]) -> Iterator[Baseline]:
-    """The best, and what it is held against."""
+    """The best mapping and its baselines."""
     best = _best_row(rows)
     if best is None:
         return
@@ -173,7 +175,7 @@ def _drawn(
 
 
 def _drawing(best: Best, most: int) -> tuple[tuple[Node, ...], tuple[Edge, ...]]:
-    """The graph of the best mapping: the groups that were placed, where they are few enough."""
+    """The graph of the best mapping: the groups that were placed if they are at most `most`, else the step."""
     if best.groups is None or len(best.groups.graph) > most:
         return drawing_of_step(best.after, most)
     return drawing_of(best.problem.graph, best.groups, best.problem.topology, best.after.devices)
@@ -187,7 +189,7 @@ def _panels(best: Best, bars: int) -> Iterator[Panel]:
 
 
 def _rows(best: Best, cells: Sequence[Held], most: int) -> Iterator[MeasuredRow]:
-    """Measured mappings beside what they are predicted at without them; of many, evenly thinned out."""
+    """Measured mappings with predictions that did not learn from them; thinned out evenly if more than `most`."""
     found = [(held.searcher, trial) for held in cells for trial in held.trials if isinstance(trial.result, Measured)]
     kept = found[:: max(1, -(-len(found) // most))]
     predicted = best.problem.predict_many([trial.placement for _, trial in kept]).tolist() if kept else []
@@ -202,7 +204,7 @@ def _rows(best: Best, cells: Sequence[Held], most: int) -> Iterator[MeasuredRow]
 
 
 def _failures(store: CampaignStore, held: Sequence[Held]) -> Iterator[Failure]:
-    """Those that were kept as they came, and mappings that are predicted not to run."""
+    """The failures that were stored when they came, and mappings that are predicted not to run."""
     kept = store.failures()
     for failure in kept:
         at = datetime.fromtimestamp(failure["at"]).isoformat(" ", "seconds")

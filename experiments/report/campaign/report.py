@@ -16,7 +16,7 @@ ENDINGS = {".html": HTML, ".htm": HTML, ".md": MARKDOWN, **{ending: ending[1:] f
 
 
 def check_report(out: Path | None, format: str | None) -> str:
-    """Which format is meant: as the option says, as the file is called, or Markdown. Raises BadInputError."""
+    """The format that `format` says, or else the ending of `out`, or else Markdown. Raises BadInputError."""
     if format is not None and format not in (HTML, MARKDOWN):
         raise BadInputError(f"--format is {short(format)}; choose {HTML} or {MARKDOWN}, or let --out's ending say it.")
     if format is not None:
@@ -29,7 +29,7 @@ def check_report(out: Path | None, format: str | None) -> str:
 
 
 def report_content(store: CampaignStore, spec: Spec | None, format: str) -> bytes:
-    """The report. spec: names the files of which figures are made, where it is known."""
+    """The report. spec: names the files from which figures are made; None if it is not known."""
     if format == MARKDOWN:
         return report_markdown(standing(store), after(store, budgets(store, spec))).encode()
     if format != HTML:
@@ -44,7 +44,7 @@ def report_content(store: CampaignStore, spec: Spec | None, format: str) -> byte
 
 
 def budgets(store: CampaignStore, spec: Spec | None) -> tuple[int, ...]:
-    """After how many measurements to look: as the spec says, or at the end."""
+    """The numbers of measurements at which searchers are compared: those of the spec, or else the end."""
     if spec is not None:
         return spec.budgets
     return (max((held.wanted or len(held.trials) for held in store.held()), default=1),)

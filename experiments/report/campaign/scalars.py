@@ -1,4 +1,4 @@
-"""A campaign for TensorBoard: scalars of each search by its measurements, and the report as text."""
+"""A campaign for TensorBoard: scalars of each search over its measurements, and the report as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placer.result import Measured, fastest_s
 
 
 def check_tensorboard() -> None:
-    """Raises BadInputError where the extra is not installed."""
+    """Raises BadInputError if the extra is not installed."""
     try:
         import tensorboard  # noqa: F401
     except ImportError as error:
@@ -28,14 +28,14 @@ def check_tensorboard() -> None:
 
 
 def write_scalars(store: CampaignStore, folder: Path, report: str) -> int:
-    """One run for each search, CASE/SEARCHER-SEED, and one with the report; returns how many measurements.
+    """Write one run for each search, CASE/SEARCHER-SEED, and one with the report; return the number of measurements.
 
-    What an earlier export wrote is replaced. Raises PlacerError where it cannot be written.
+    The files of an earlier export are replaced. Raises PlacerError if a file cannot be written.
     """
     check_tensorboard()
     count = 0
     try:
-        cells, times = store.held(), store.times()  # in this order: what comes in between has a time, and is left out
+        cells, times = store.held(), store.times()  # in this order, so that each trial in `cells` has a time
         folders = file_names(held.case_key for held in cells)
         for held in cells:
             single_s = best_single_s(store.opened(held.case_key))
@@ -50,7 +50,7 @@ def write_scalars(store: CampaignStore, folder: Path, report: str) -> int:
 
 
 def file_names(keys: Iterable[str]) -> dict[str, str]:
-    """For each key a name without what a file's name had better not have; numbered where two would be the same."""
+    """A file name for each key, without letters that file names should not have; equal names are numbered."""
     names: dict[str, str] = {}
     for key in dict.fromkeys(keys):
         stem = name = shortened(re.sub(r"[^\w.-]+", "_", key).strip("._") or "_")
@@ -63,7 +63,7 @@ def file_names(keys: Iterable[str]) -> dict[str, str]:
 
 
 def _write(folder: Path, events: list[Any]) -> None:
-    """One run, in the place of those that are there. Raises OSError and PlacerError."""
+    """Write one run, and remove earlier exports from its folder. Raises OSError and PlacerError."""
     begin_s = events[0].wall_time if events else 0.0
     path = folder / f"{PREFIX}{int(begin_s):010d}.placer"
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def _write(folder: Path, events: list[Any]) -> None:
 
 
 def _scalars(held: Held, single_s: float, at: list[float]) -> list[Any]:
-    """After each measurement, its step and the best so far, of which the best single device is the first."""
+    """For each measurement, its step time and the best so far, which begins with the best single device."""
 
     def values() -> Iterator[Any]:
         best_s = single_s

@@ -1,4 +1,4 @@
-"""A campaign on the terminal: its progress, and where it stands."""
+"""A campaign on the terminal: its progress and its standing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Facts = dict[str, Any]
 
 
 class CampaignBar(Progress):
-    """A bar on a terminal, its ETA by this run's pace; a line per cell and improvement everywhere; all on stderr.
+    """A bar on a terminal, with an ETA by this run's pace; a line per cell and improvement everywhere; all on stderr.
 
-    several: cells are under way side by side, so that each line names its cell.
+    several: whether several cells are under way at the same time; then each line names its cell.
     """
 
     def __init__(self, *, several: bool = False) -> None:
@@ -89,7 +89,7 @@ class CampaignBar(Progress):
         return f"  {cell.key}" if self.several else ""
 
     def _described(self, cell: Cell) -> str:
-        """What stands before the bar."""
+        """The text before the bar."""
         return "measured" if self.several else self._best(cell)
 
     def _best(self, cell: Cell) -> str:
@@ -101,12 +101,12 @@ class CampaignBar(Progress):
 
 
 def progress(quiet: bool, *, several: bool = False) -> Progress:
-    """A CampaignBar, or nothing where `quiet`. several: cells are under way side by side."""
+    """A CampaignBar, or a silent Progress if `quiet`. several: as for CampaignBar."""
     return Progress() if quiet else CampaignBar(several=several)
 
 
 def show_standing(facts: Facts) -> None:
-    """A table of cells for each case, which 80 columns have room for, and how much is done."""
+    """Print a table of cells for each case, which fits into 80 columns, and how much is done."""
     console = literal_console()
     for case in dict.fromkeys(row["case"] for row in facts["cells"]):
         console.print(shown(case, 200), style="bold")
@@ -128,7 +128,7 @@ def _cells(rows: list[Facts]) -> Table:
 
 
 def standing_lines(facts: Facts) -> list[str]:
-    """What is done, and what failed last, in sentences."""
+    """Sentences that say what is done, and what failed last."""
     state = "complete" if facts["complete"] else "placer campaign run goes on"
     lines = [f"{facts['done']} of {facts['total']} measurements, {facts['failures']} failures: {state}."]
     if any(row["kind"] == "predicted" for row in facts["cells"]):
@@ -146,7 +146,7 @@ def standing_lines(facts: Facts) -> list[str]:
 
 
 def untouched_lines(rows: list[Facts]) -> list[str]:
-    """Where the untouched step, measured side by side, is faster than every mapping of a case."""
+    """A sentence if the untouched step, measured side by side, is faster than every mapping of a case."""
     ended = [row for row in rows if row["untouched_beside"]]
     if not ended or any(row["best_s"] <= row["untouched_s"] for row in ended):
         return []
@@ -154,17 +154,17 @@ def untouched_lines(rows: list[Facts]) -> list[str]:
 
 
 def note_lines(rows: list[Facts]) -> list[str]:
-    """What the searchers of a case noted of their searches, such as a change of stage."""
+    """The searchers' notes on their searches of a case, such as a change of stage."""
     return [f"{row['searcher']}, seed {row['seed']}: {note}" for row in rows for note in row["notes"]]
 
 
 def best(row: Facts) -> str:
-    """The best step of a cell; "" where nothing ran."""
+    """The best step time of a cell; "" if nothing ran."""
     return "" if row["best_s"] is None else short_ms(row["best_s"])
 
 
 def ratio(row: Facts) -> str:
-    """How many times as fast as the best single device; "" where that is not known."""
+    """The ratio of a cell to the best single device, with a ~ if it is by races; "" if it is not known."""
     if row["ratio_to_best_single"] is None:
         return ""
     return f"{'~' if is_raced(row) else ''}{row['ratio_to_best_single']:.2f}"

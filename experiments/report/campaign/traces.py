@@ -1,4 +1,4 @@
-"""The step of each case's best mapping, as predicted, for Perfetto: what `--trace` writes of one step."""
+"""The predicted step of each case's best mapping for Perfetto, in the format that `--trace` writes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from placer.files import write_whole
 
 
 def write_traces(store: CampaignStore, cases: Mapping[str, Case], folder: Path) -> tuple[int, dict[str, str]]:
-    """CASE.json in the folder; returns how many, and why of the other cases there is none. cases: of the spec, by key.
+    """Write CASE.json for each case to the folder. Return the number of files, and for each other case why it has none.
 
-    Raises PlacerError where they cannot be written.
+    cases: those of the spec, by key. Raises PlacerError if a file cannot be written.
     """
     cells: dict[str, list[Held]] = {}
     for held in store.held():

@@ -1,4 +1,4 @@
-"""What was carried over to the cases of a campaign, and what the first of it came to, in sentences."""
+"""Sentences on what was carried over to the cases of a campaign, and on the result of the first of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def warm_lines(facts: Facts) -> list[str]:
 
 
 def _came(row: Facts) -> str:
-    """What the first one is predicted at, against what a search has without it, and what it came to."""
+    """A clause on the first carried placement: its prediction, that of the best start without it, and its result."""
     if not row["carried"]:
         return ""
     said = f"; the first is predicted at {short_ms(row['carried'][0]['predicted_s'])}"

@@ -30,7 +30,7 @@ LANE_NAME = 28
 
 
 def draw(chart: Chart, path: Path) -> None:
-    """`chart` as a picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
+    """Draw `chart` as a picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
     check_picture(path)
     inches = min(UNIT_IN * sum(_height(panel) + 1.2 for panel in chart.panels) + 1.4, TALLEST_IN)
     save_picture(path, (WIDTH_IN, inches), lambda figure: _fill(figure, chart), dpi=150)
@@ -76,7 +76,7 @@ def _draw_panel(ax: Any, panel: Panel, chart: Chart, colour: dict[str, str]) -> 
 
 
 def _draw_bars(ax: Any, panel: Panel, tops: list[float], colour: dict[str, str]) -> None:
-    """One collection per kind, because thousands of artists take minutes. Slivers have no edge; it would cover them."""
+    """Draw one collection per kind, because thousands of artists take minutes. An edge would cover slivers."""
     from matplotlib.collections import PolyCollection
 
     for is_sliver in (True, False):
@@ -125,7 +125,7 @@ def _colours(kinds: Iterable[str]) -> dict[str, str]:
 
 
 def _box(bar: Bar, top: float, tall: float) -> list[tuple[float, float]]:
-    """The corners, times in ms; slivers stand on the lane's floor."""
+    """The corners of a bar, with times in ms; slivers stand on the lane's floor."""
     left, right = bar.start_s * 1e3, bar.end_s * 1e3
     floor = top + tall * (1 - bar.base)
     ceiling = floor - tall * bar.height

@@ -18,7 +18,8 @@ from placer.files import write_whole
 
 FORMATS = (".png", ".svg", ".pdf")
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#2f6f4f")
-LEAST_FULL, MOST_FULL, FEW = 0.7, 2.0, 4  # decades of an axis with numbers at 1, 2 and 5; numbers on a shorter one
+# Least and most decades of an axis with numbers at 1, 2 and 5; how many numbers a shorter axis has.
+LEAST_FULL, MOST_FULL, FEW = 0.7, 2.0, 4
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 
 
@@ -31,19 +32,19 @@ def check_picture(path: Path | None, option: str = "--gantt") -> None:
 def save_picture(path: Path, size_in: tuple[float, float], fill: Callable[[Any], None], dpi: int) -> None:
     """Write what `fill` draws on a figure of `size_in` inches, in the format of the path's ending.
 
-    Raises PlacerError where it cannot be written.
+    Raises PlacerError if it cannot be written.
     """
     write_whole(path, picture_bytes(path.suffix[1:].lower(), size_in, fill, dpi))
 
 
 def picture_bytes(format: str, size_in: tuple[float, float], fill: Callable[[Any], None], dpi: int) -> bytes:
-    """What `fill` draws on a figure of `size_in` inches, in a format such as "png"."""
+    """The picture that `fill` draws on a figure of `size_in` inches, in a format such as "png"."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports its font cache
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     file = BytesIO()
-    # Names are not formulas, and the warnings are of letters that the font lacks, which are drawn as boxes.
+    # Names are not formulas. The warnings are about letters that the font lacks, which are drawn as boxes.
     with rc_context({"text.parse_math": False, "hatch.linewidth": 0.6}), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         figure = Figure(figsize=size_in, layout="constrained")
@@ -53,7 +54,7 @@ def picture_bytes(format: str, size_in: tuple[float, float], fill: Callable[[Any
 
 
 def plain_axes(ax: Any) -> None:
-    """A light grid behind what is drawn, and no frame above and to the right."""
+    """Draw a light grid behind everything, and no frame above and to the right."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     ax.grid(color="#e6e6e6", linewidth=0.6)
@@ -61,14 +62,14 @@ def plain_axes(ax: Any) -> None:
 
 
 def light_grid(ax: Any, title: str, axis: str = "both") -> None:
-    """A title, and a light grid behind what is drawn."""
+    """Draw a title, and a light grid behind everything."""
     ax.set_title(title, fontsize=11)
     ax.grid(axis=axis, color="#eeeeee")
     ax.set_axisbelow(True)
 
 
 def diagonal(ax: Any, values: Iterable[float], low: float, high: float) -> None:
-    """Equal axes from `low` times the least value to `high` times the largest, and the line on which both agree."""
+    """Set equal axes from `low` times the least value to `high` times the largest, and draw the line of equality."""
     every = list(values)
     ends = low * min(every), high * max(every)
     ax.plot(ends, ends, color="#999999", linewidth=0.8, zorder=1)
@@ -76,8 +77,8 @@ def diagonal(ax: Any, values: Iterable[float], low: float, high: float) -> None:
 
 
 def plain_log(ax: Any) -> None:
-    """Logarithmic axes, whose ends are set, with plain numbers: matplotlib's own labels are formulas, which pictures do
-    not parse.
+    """Make axes logarithmic with plain numbers, because matplotlib's own labels are formulas, which pictures do not
+    parse. The ends of the axes must be set before.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator
 
@@ -92,7 +93,7 @@ def plain_log(ax: Any) -> None:
 
 
 def name_rows(ax: Any, names: Sequence[str], bold: str | None = None, **style: Any) -> None:
-    """Names along the left edge, the first on top, one of them bold."""
+    """Write names along the left edge, the first on top. bold: the name that is bold, if any."""
     ax.set_yticks(range(len(names)), names, **style)
     for label, name in zip(ax.get_yticklabels(), names, strict=True):
         label.set_fontweight("bold" if name == bold else "normal")

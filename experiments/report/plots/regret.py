@@ -14,7 +14,7 @@ from experiments.report.text import printable
 from placer.files import write_whole
 
 OURS = "#111111"
-# Lines differ by colour and dash, twelve without a repeat, and by the mark at their end, where many lie together.
+# Lines differ by colour and dash (twelve without a repeat), and by the mark at their end, where many lie together.
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#b279a2", "#9d755d")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)))
 MARKS = "os^DvPX<>ph*d8H"
@@ -25,12 +25,12 @@ WIDE_IN, HIGH_IN = 4.2, 2.7  # of one panel among several
 
 @dataclass(frozen=True)
 class RegretCurve:
-    """How one searcher did."""
+    """The regret of one searcher."""
 
     name: str
-    regret: tuple[float | None, ...]  # best so far / best known - 1, as Comparison.regret has it
+    regret: tuple[float | None, ...]  # best so far / best known - 1, as in Comparison.regret
     ours: bool = False
-    low: tuple[float | None, ...] = ()  # where it is a median over seeds: of the luckiest one
+    low: tuple[float | None, ...] = ()  # the least over seeds, if `regret` is their median
     high: tuple[float | None, ...] = ()
 
 
@@ -43,7 +43,7 @@ class RegretPanel:
 
 
 def draw_regret(panels: Sequence[RegretPanel], path: Path) -> None:
-    """The panels as one picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
+    """Draw the panels as one picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
     check_picture(path, "--curves")
     write_whole(path, regret_picture(panels, path.suffix[1:].lower()))
 
@@ -116,7 +116,7 @@ def _styles(panels: Sequence[RegretPanel]) -> dict[str, dict[str, Any]]:
 
 
 def _legend(figure: Any, panels: Sequence[RegretPanel], styles: dict[str, dict[str, Any]]) -> None:
-    """Beside a single panel, sorted by the last regret; below several."""
+    """Draw the legend: beside a single panel, sorted by the last regret, or below several panels."""
     from matplotlib.lines import Line2D
 
     names = list(styles)

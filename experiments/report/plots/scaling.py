@@ -31,17 +31,17 @@ class SgdCurve:
     """Synchronous SGD over numbers of devices."""
 
     title: str
-    rows: tuple[dict[str, Any], ...]  # as `placer scale sgd --json` has them
+    rows: tuple[dict[str, Any], ...]  # as `placer scale sgd --json` prints them
 
 
 def draw_curve(curve: ScalingCurve, path: Path) -> None:
-    """`curve` as a picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
+    """Draw `curve` as a picture, in the format of the path's ending. Raises BadInputError and PlacerError."""
     check_picture(path, "--plot")
     save_picture(path, (7.5, 4.5), lambda figure: _fill(figure.subplots(), curve), dpi=130)
 
 
 def draw_sgd(curve: SgdCurve, path: Path) -> None:
-    """Draw what an iteration is made of, and the speed-up. Raises BadInputError and PlacerError."""
+    """Draw the parts of an iteration, and the speed-up. Raises BadInputError and PlacerError."""
     check_picture(path, "--plot")
     save_picture(path, (10.5, 4.2), lambda figure: _fill_sgd(figure, curve), dpi=130)
 
@@ -62,7 +62,7 @@ def _fill(ax: Any, curve: ScalingCurve) -> None:
 
 
 def _show_range(ax: Any, curve: ScalingCurve) -> None:
-    """Shade what is outside the runs."""
+    """Shade the values that are outside the range of the runs."""
     if curve.measured is None:
         return
     low, high = min(map(float, curve.at)), max(map(float, curve.at))

@@ -23,9 +23,9 @@ SWEEPS = 6
 
 
 def draw(graphs: Sequence[tuple[str, OpGraph]], device_of: Callable[[Op], int], path: Path) -> None:
-    """Graphs one above the other, data flowing to the right. device_of: op -> number of its device.
+    """Draw graphs one above the other, with data flowing to the right. device_of: op -> number of its device.
 
-    Raises PlacerError where the file cannot be written.
+    Raises PlacerError if the file cannot be written.
     """
     found_at = [places(graph, device_of) for _, graph in graphs]
     rows = [1 + max(y for _, y in found.values()) - min(y for _, y in found.values()) for found in found_at]
@@ -47,7 +47,7 @@ def _shown(graph: OpGraph) -> list[int]:
 
 
 def _edges(graph: OpGraph) -> list[tuple[int, int, bool]]:
-    """(src, dst, whether a tensor goes there) of what is shown."""
+    """(src, dst, whether a tensor passes) of each edge between shown ops."""
     shown, last = set(_shown(graph)), [len(op.shapes) for op in graph.ops]
     found = {(e.src, e.dst): e.output_index < last[e.src] for e in graph.edges if {e.src, e.dst} <= shown}
     return [(src, dst, data) for (src, dst), data in found.items()]
@@ -78,7 +78,7 @@ def _rows(
     after: dict[int, list[int]],
     device_of: Callable[[Op], int],
 ) -> dict[int, float]:
-    """Rows in which ops of one column and device do not meet, near the rows of those that they are connected with."""
+    """A row for each op, near the rows of the ops that it is connected with; those of one column and device differ."""
     boxes: dict[tuple[int, int], list[int]] = {}
     for v in before:
         boxes.setdefault((device_of(graph.ops[v]), column[v]), []).append(v)

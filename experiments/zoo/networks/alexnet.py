@@ -1,4 +1,4 @@
-"""AlexNet as it was published: two towers of grouped convolutions, one a GPU, that talk at few layers."""
+"""AlexNet as it was published: two towers of grouped convolutions, one per GPU, which exchange maps at few layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A single softmax layer on digits: the smallest network there is, which no device can share with profit."""
+"""A single softmax layer on digits: the smallest network, which gains nothing from several devices."""
 
 from __future__ import annotations
 

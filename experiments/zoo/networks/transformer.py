@@ -21,7 +21,7 @@ LAYERS = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """words a sentence, features a word, heads and layers; the inner layer of the feed-forward net is 4 x width."""
+    """Words per sentence, features per word, heads and layers; the feed-forward net's inner layer is 4 x width."""
 
     length: int = LENGTH
     width: int = WIDTH
@@ -34,7 +34,7 @@ def transformer(batch: int, rng: np.random.Generator, **shape: int) -> TrainingS
 
     Word ids int32 [batch, 32] -> logits [batch, 32, 4000], trained to name the word at every position, as a
     masked language model is (Devlin et al. 2019); the betas of Adam are those of the paper's section 5.3.
-    shape: the fields of `Shape` that shall be others.
+    shape: the fields of `Shape` that are not the defaults.
     """
     of = Shape(**shape)
     words = keras.Input((of.length,), dtype="int32", name="words")

@@ -1,4 +1,4 @@
-"""Image classifiers of `keras.applications`: the published networks, unchanged but for the size of the image."""
+"""Image classifiers of `keras.applications`: the published networks, unchanged except for the size of the image."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def resnet50(batch: int, rng: np.random.Generator, side: int = 64) -> TrainingSt
 def nasnet_mobile(batch: int, rng: np.random.Generator, side: int = 64) -> TrainingStep:
     """NASNet-A mobile (Zoph et al. 2018) at 64x64; SGD with momentum.
 
-    As Keras has it: without the auxiliary head and drop-path.
+    As in Keras, without the auxiliary head and drop-path.
     """
     return _train("nasnet_mobile", keras.applications.NASNetMobile, side, _momentum(0.01), batch, rng)
 
@@ -54,7 +54,7 @@ def _train(
 
 
 def _name_layers(model: Any) -> None:
-    """Number the layers afresh within the model.
+    """Number the layers within the model.
 
     Keras numbers unnamed layers over the whole process, so the second InceptionV3 would have other op names.
     """
