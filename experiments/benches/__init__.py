@@ -3,10 +3,10 @@
 Each has the QUESTION that it answers, `TAKES`, the options that it may be given, `bench_facts`, which measures and
 returns the facts, `page_lines`, which shows them in BENCHMARKS.md, and `headline`, its line of the summary there. Some
 have `draw`. A small bench is one module, a large one a package with these in `run`, `page` and `plot`. Several benches
-share these modules: `bench` has the options and the record, `pace` how evenly the machine computes, `takes` which
-options may be given, `kept_runs` runs that a later command continues, `process` processes that measure, `sampling`
-measured mappings, `comparisons` runs of `placer compare`, `intervals` how far a mean can be trusted, `all_records` the
-recording of all.
+share these modules: `bench` has the options and the record, `evenness` how evenly the machine computes,
+`taken_options` which options may be given, `kept_runs` runs that a later command continues, `process` processes that
+measure, `sampling` measured mappings, `comparisons` runs of `placer compare`, `intervals` how far a mean can be
+trusted, `all_records` the recording of all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from experiments.benches.all_records import record_each
 from experiments.benches.bench import BenchOptions, Facts, check_folder, command_of, commit, keep
-from experiments.benches.pace import unevenness, warn_if_uneven
+from experiments.benches.evenness import unevenness, warn_if_uneven
 from placer.errors import BadInputError
 
 ALL = "all"

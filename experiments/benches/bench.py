@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import psutil
 
+from experiments.benches.evenness import pace_line
 from experiments.benches.intervals import CONFIDENCE, MANY
-from experiments.benches.pace import pace_line
 from experiments.report.text import markdown_table
 from experiments.report.versions import versions
 from placer import number_format

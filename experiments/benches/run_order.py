@@ -13,7 +13,7 @@ from experiments.benches.bench import BenchOptions, Facts, ms_spread
 from experiments.benches.intervals import geomean_in_words
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import facts_alone, some_failed, tried
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
@@ -106,7 +106,7 @@ def _in_each_order(job: Job, predictions: dict[str, Prediction], placement: Plac
         steps = []
         for prediction in predictions.values():
             job.runner.foresight = prediction
-            steps.append(job.runner.prepare(job.fine(mapping))[0])
+            steps.append(job.runner.prepare(job.op_mapping(mapping))[0])
             stack.callback(steps[-1].close)
             if prediction.schedule == FIFO:
                 job.runner.in_turn.seconds_of(steps[-1], SETTLED)

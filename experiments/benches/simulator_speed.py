@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.benches.bench import BenchOptions, Facts
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from experiments.report.text import markdown_table
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.schedules import SCHEDULES

@@ -131,7 +131,7 @@ def search(
     from experiments.report.progress import bar
     from experiments.report.report_files import check_report, is_page
     from experiments.report.result_files import check_writable, write_results
-    from experiments.report.tables import finding_facts, show_finding
+    from experiments.report.search_tables import finding_facts, show_finding
 
     check_report(report)
     settings = options.search_settings(
@@ -185,7 +185,7 @@ def compare(
     """
     from experiments.jobs.search.compare import run_comparison
     from experiments.jobs.search.comparison import CompareSettings
-    from experiments.report import standings
+    from experiments.report import comparison
     from experiments.report.plots.picture import check_picture
     from experiments.report.progress import bar
     from experiments.report.result_files import check_writable
@@ -198,10 +198,10 @@ def compare(
     check_writable(None, report, curves, inputs=(store, spec, options.program_in(model)))
     with measuring(store) as opened:
         found = run_comparison(CompareSettings(search, peer_measurements, longer), bar(quiet), opened)
-        facts = standings.comparison_facts(found)
+        facts = comparison.comparison_facts(found)
     failures = tried(
-        lambda: show_result(as_json, facts, lambda: standings.show_comparison(facts)),
-        lambda: standings.write_comparison(facts, report, curves),
+        lambda: show_result(as_json, facts, lambda: comparison.show_comparison(facts)),
+        lambda: comparison.write_comparison(facts, report, curves),
     )
     raise_last([*failures, *([PlacerError(found.unkept)] if found.unkept else [])])
 
@@ -236,7 +236,7 @@ def plan(
     """
     from experiments.jobs.plan import plan_command
     from experiments.report.report_files import write_each
-    from experiments.report.tables import show_facts
+    from experiments.report.search_tables import show_facts
     from placer.files import check_outputs, write_document
 
     store, devices = options.predicting_from(costs, operators), device_spec(workers, spec)
@@ -276,7 +276,7 @@ def simulate(
     from experiments.jobs.plan import simulate_command
     from experiments.report.plots.picture import check_picture
     from experiments.report.result_files import write_simulated
-    from experiments.report.tables import show_simulated
+    from experiments.report.search_tables import show_simulated
     from placer.files import check_outputs
 
     check_picture(gantt)

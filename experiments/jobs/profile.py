@@ -118,7 +118,7 @@ def _keep_and_tell(profiles: Sequence[OperatorProfile], store: Path | None, targ
 
 
 def check(settings: ProfileSettings, target: Path | None, store: Path | None = None) -> None:
-    """Raises BadInputError or PlacerError, before profiling, for models, settings or outputs that would make it fail."""
+    """Raises BadInputError or PlacerError, before profiling, for models, settings or outputs with which it fails."""
     check_spec(settings.devices)
     for model in settings.models:
         zoo.find(model)

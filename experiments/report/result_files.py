@@ -16,7 +16,7 @@ from experiments.report.gantt import gantt_facts
 from experiments.report.plots.gantt import draw
 from experiments.report.plots.picture import check_picture
 from experiments.report.report_files import is_page, write_each
-from experiments.report.tables import HEADS, best_and_single, cells, summary_lines
+from experiments.report.search_tables import HEADS, best_and_single, cells, summary_lines
 from experiments.report.text import markdown_table, printable
 from experiments.report.versions import versions
 from placer.errors import BadInputError

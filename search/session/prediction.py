@@ -34,7 +34,7 @@ class Prediction:
     simulator, except that with FIFO TensorFlow's executor decides. headroom: as in Problem.
 
     Methods take four forms of a mapping, and parameters are named for them: `placement` is a device per unit of
-    `problem`, `mapping` a Mapping of the groups, `fine` a Mapping of the ops, `op_devices` a device per op.
+    `problem`, `mapping` a Mapping of the groups, `op_mapping` a Mapping of the ops, `op_devices` a device per op.
     """
 
     groups: Groups
@@ -145,9 +145,9 @@ class Prediction:
         """As `lack`, for a device index per op."""
         return None if self._is_roomy else self._worst(self.predictor.simulator.timeline(op_devices).memory_peak_bytes)
 
-    def peaks(self, fine: Mapping) -> Sequence[float]:
+    def peaks(self, op_mapping: Mapping) -> Sequence[float]:
         """The most bytes that each device holds at once."""
-        return self.timeline(fine).memory_peak_bytes
+        return self.timeline(op_mapping).memory_peak_bytes
 
     def _worst(self, peaks_bytes: Sequence[float]) -> Lack | None:
         """The largest shortage of memory over the devices; None if all can hold their peaks. A device's limit is the
@@ -161,14 +161,14 @@ class Prediction:
                 lack = known
         return lack
 
-    def hold(self, fine: Sequence[Mapping]) -> bool:
+    def hold(self, op_mappings: Sequence[Mapping]) -> bool:
         """Whether the devices have memory for placed steps of all these mappings at once, as simulated: for the
         variables of all, and for the tensors of the one that runs.
         """
-        if not fine or self.is_roomy_for(len(fine)):
+        if not op_mappings or self.is_roomy_for(len(op_mappings)):
             return True
-        held = np.array([each.memory_bytes for each in fine], np.float64)
-        tensors = np.array([self.timeline(each).memory_peak_bytes for each in fine]) - held
+        held = np.array([each.memory_bytes for each in op_mappings], np.float64)
+        tensors = np.array([self.timeline(each).memory_peak_bytes for each in op_mappings]) - held
         peaks = held.sum(axis=0) + tensors.max(axis=0)
         return self._worst(peaks.tolist()) is None
 
@@ -192,13 +192,13 @@ class Prediction:
     def _is_roomy_by_limits(self) -> bool:
         return self._has_room_for(1)  # `ran_out` grows during a search, but the problem must not change
 
-    def timeline(self, fine: Mapping) -> Timeline:
+    def timeline(self, op_mapping: Mapping) -> Timeline:
         """The simulated step."""
-        return self.predictor.simulator.timeline(fine.devices)
+        return self.predictor.simulator.timeline(op_mapping.devices)
 
-    def order(self, fine: Mapping) -> list[str]:
+    def order(self, op_mapping: Mapping) -> list[str]:
         """Return the names of ops in run order; empty if TensorFlow's executor decides."""
-        return self.order_of(fine.devices)
+        return self.order_of(op_mapping.devices)
 
     def order_of(self, op_devices: tuple[int, ...]) -> list[str]:
         """As `order`, for a device index per op."""

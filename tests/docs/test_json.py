@@ -14,7 +14,7 @@ import pytest
 from experiments.campaign import standing, warm_start
 from experiments.jobs import mappings, plan, plan_model, scale, spoc
 from experiments.jobs.search.finding import Pipelined
-from experiments.report import profile, standings, tables, topology
+from experiments.report import comparison, profile, search_tables, topology
 from experiments.report.campaign import export
 from placer.devices.workers import standalone
 from surrogate.features.spoc import Spoc
@@ -23,10 +23,10 @@ from surrogate.scaling.reading import Factor
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 SECTIONS = dict(re.findall(r"^## ([\w ]+)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 OF = {
-    "search": (tables.finding_facts, tables._row_facts, tables.result_facts),
+    "search": (search_tables.finding_facts, search_tables._row_facts, search_tables.result_facts),
     "compare": (
-        standings.comparison_facts, standings._standing_facts, standings._longer_facts, standings._row_facts,
-        tables.result_facts,
+        comparison.comparison_facts, comparison._standing_facts, comparison._longer_facts, comparison._row_facts,
+        search_tables.result_facts,
     ),
     "plan and simulate": (plan.planned, plan._facts, plan_model.plan_model),
     "devices": (topology.topology_facts,),

@@ -12,7 +12,7 @@ from experiments.benches.campaign.report import report_facts
 from experiments.benches.campaign.speed import speed_facts
 from experiments.benches.campaign.warm_start import warm_start_facts
 from experiments.benches.process import tried
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 
 TAKES = Takes(models=None)
 KILLS = 100

@@ -18,7 +18,7 @@ from experiments.benches.faults.suite_runs import suite_facts
 from experiments.benches.faults.trainings import MODEL as TRAINED
 from experiments.benches.faults.trainings import training_facts
 from experiments.benches.kept_runs import kept
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from placer.errors import one_line
 
 TAKES = Takes(workers=True, runs=True, minutes=True)

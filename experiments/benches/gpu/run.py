@@ -29,7 +29,7 @@ from experiments.benches.gpu.tasks import (
 )
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import Caps, Doer, Measurer
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from placer.errors import BadInputError, PlacerError
 
 MEASUREMENTS = 8  # mappings of each search, besides single devices

@@ -15,10 +15,10 @@ from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts, machine, record_of
 from experiments.benches.intervals import of_geomean
 from experiments.benches.kept_runs import kept
+from experiments.benches.paired_trainings import Side, blocks_in_turn, compared, is_settled
 from experiments.benches.process import command_facts, tried
 from experiments.benches.seeds import SEEDS, seeds_of
-from experiments.benches.sides import Side, blocks_in_turn, compared, is_settled
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from placer.errors import PlacerError
 
 MEASUREMENTS = 24

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import placer
 from experiments import zoo
-from experiments.benches.sides import Blocks, OverError, state_of
+from experiments.benches.paired_trainings import Blocks, OverError, state_of
 
 
 def serve(connection: Connection, model: str, mapping: str | None, workers: int) -> None:

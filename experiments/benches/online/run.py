@@ -15,7 +15,7 @@ from experiments.benches.kept_runs import kept
 from experiments.benches.online.judge import judged
 from experiments.benches.online.neighbours import LOADS
 from experiments.benches.process import facts_alone
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from placer.errors import BadInputError
 
 BUDGET = 16  # mappings measured by a search

@@ -19,7 +19,7 @@ from experiments.benches.operators.elsewhere import elsewhere_facts
 from experiments.benches.operators.held_out import disagreement, evaluated
 from experiments.benches.operators.left_out import DEVICES, left_out
 from experiments.benches.process import alone, facts_alone
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from experiments.jobs.profile import ProfileSettings, profiles_of, run_passes
 from experiments.report.progress import progress_bar
 from experiments.zoo.catalogue import NETWORKS

@@ -17,7 +17,7 @@ from experiments.benches.kept_runs import kept
 from experiments.benches.plan.graphs import alike, attention, cells, gpus, inception, residual
 from experiments.benches.process import alone, tried
 from experiments.benches.simulator_speed import layered
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from placer.errors import BadInputError, PlacerError
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Topology

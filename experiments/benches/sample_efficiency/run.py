@@ -9,7 +9,7 @@ from statistics import mean
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.comparisons import comparisons, terms
 from experiments.benches.intervals import of_mean
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from experiments.jobs.search.compare import MARKS
 from search.defaults import DEFAULT_SEARCHER
 

@@ -21,7 +21,7 @@ from experiments.benches.scaling.judge import GENERIC, SEEDS, TARGET, pooled, st
 from experiments.benches.scaling.runs import LEAST, MOST, measure
 from experiments.benches.scaling.sgd_clock import DESIGN_SEED, judged_sgd, measure_sgd, sgd_configs
 from experiments.benches.scaling.shared_cores import own_cores
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole
 from surrogate.scaling.runs import Runs

@@ -11,7 +11,7 @@ from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.comparisons import comparisons, terms
 from experiments.benches.intervals import of_geomean
 from experiments.benches.search_quality.enumerated import enumerated
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 
 KEPT = ("step_s", "spread_s", "repeats", "ratio_to_best_single", "measured", "asking_s", "ended")
 OF_SEEDS = ("ratio_to_best_single", "vs_peer", "best_peer")  # kept of each seed

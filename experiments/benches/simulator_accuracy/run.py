@@ -17,7 +17,7 @@ from scipy.stats import kendalltau
 from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.sampling import TIRED, measured_networks, not_seen
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings

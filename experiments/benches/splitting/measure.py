@@ -157,7 +157,7 @@ def _limits(whole: Delivered, auto: Delivered) -> Facts:
         if row is None:
             facts |= {f"{key}_{name}": None for key in ("bound_s", "predicted_s", "crossing_bytes", "crossings")}
             continue
-        transfers = job.prediction.timeline(job.fine(row.mapping)).transfers
+        transfers = job.prediction.timeline(job.op_mapping(row.mapping)).transfers
         facts |= {
             f"bound_s_{name}": job.prediction.bound_s() if found is None else found.lower_bound_s,
             f"predicted_s_{name}": job.prediction.step_s(row.mapping),

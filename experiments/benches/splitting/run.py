@@ -15,7 +15,7 @@ from experiments.benches.kept_runs import kept
 from experiments.benches.process import facts_alone
 from experiments.benches.splitting.measure import REPEATS, Wanted, measured
 from experiments.benches.splitting.sameness import ROUNDED, STEPS, THREADS
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 
 MEASUREMENTS = 24  # of each of the two searches, single devices included
 MINUTES = 3.0  # after which no searcher asks for more; only networks that are slow to switch reach it

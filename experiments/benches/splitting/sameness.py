@@ -62,7 +62,7 @@ def placed_training(job: Job, mapping: Placing, steps: int = STEPS) -> Training:
     """Train with the job's step under a mapping of its groups, on variables of its own."""
     from placer.execute.rewrite import PlacedStep
 
-    fine, slots = job.fine(mapping), gradient_slots(job.captured)
+    fine, slots = job.op_mapping(mapping), gradient_slots(job.captured)
     names = [job.devices.tf_name(d) for d in fine.devices]
 
     def state() -> State:

@@ -33,7 +33,7 @@ from experiments.benches.spoc.device_kinds import ALL_CORES, CORE_PER_OP, DEVICE
 from experiments.benches.spoc.networks import Network, check_family, families, networks, stratified
 from experiments.benches.spoc.published import PUBLISHED, WITHIN
 from experiments.benches.spoc.transfer import by_device, transfers
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from experiments.report.progress import progress_bar
 from placer.errors import BadInputError, PlacerError
 from placer.files import write_whole

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
 from experiments.benches.sampling import AGAIN, REPEATS, MeasuredMappings, measure, measured_networks
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from placer.files import write_whole
 from surrogate.learn.regressors import BASELINE, REGRESSORS, make_regressor
 from surrogate.learn.selection import FOLDS, TOP, Fold, Rows, Scores, eligible, in_order, scored, splits, winner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from experiments.benches.bench import Facts
-from experiments.benches.sides import PAIRS_S, Side, blocks_in_turn, compared, is_settled
+from experiments.benches.paired_trainings import PAIRS_S, Side, blocks_in_turn, compared, is_settled
 from placer.errors import PlacerError
 
 SEARCH, PAUSE_S = 10, 0.1  # steps at a time while the search goes on, and the pause after them

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 import placer
-from experiments.benches.sides import Blocks, OverError, state_of
+from experiments.benches.paired_trainings import Blocks, OverError, state_of
 from experiments.loops.catalogue import find
 from experiments.loops.run import Run
 from placer.keras import AutoPlace

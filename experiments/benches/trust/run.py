@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from experiments.benches.bench import BenchOptions, Facts
 from experiments.benches.kept_runs import kept
+from experiments.benches.paired_trainings import FEWEST_PAIRS
 from experiments.benches.process import Caps, Measurer, environment, facts_alone
-from experiments.benches.sides import FEWEST_PAIRS
-from experiments.benches.takes import Takes
+from experiments.benches.taken_options import Takes
 from experiments.jobs.profile import Advance
 from experiments.loops.catalogue import LOOPS, SEED, Loop, find
 from experiments.loops.environment import EXACT

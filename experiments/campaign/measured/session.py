@@ -90,7 +90,7 @@ class Session:
         placement, stored = self.known.anchor
         runner = self.job.runner
         runner.close()
-        found = runner.measure(self._fine(self.profiled.units.devices(placement)))
+        found = runner.measure(self._op_mapping(self.profiled.units.devices(placement)))
         if isinstance(found, Failed):
             raise AwayError(f"{ANCHOR_GONE}: {found.detail}")
         runner.set_anchor_s(stored.step_s)
@@ -102,7 +102,7 @@ class Session:
         says nothing about the mapping.
         """
         self.job.predict_by(self.profiled.calibrated(calibration))
-        found = self.job.runner.measure(self._fine(devices))
+        found = self.job.runner.measure(self._op_mapping(devices))
         if isinstance(found, Failed) and self.job.runner.anchor is None:
             raise AwayError(f"{ANCHOR_GONE}: {found.detail}")
         return found
@@ -125,8 +125,8 @@ class Session:
     def _mapping(self, devices: tuple[int, ...]) -> Mapping:
         return Mapping(self.job.groups.graph, self.job.topology, devices)
 
-    def _fine(self, devices: tuple[int, ...]) -> Mapping:
-        return self.job.fine(self._mapping(devices))
+    def _op_mapping(self, devices: tuple[int, ...]) -> Mapping:
+        return self.job.op_mapping(self._mapping(devices))
 
 
 @contextmanager

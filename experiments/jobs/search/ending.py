@@ -188,7 +188,7 @@ def _fit_together(ran: Sequence[Job], trials_of: Sequence[Sequence[Trial]]) -> b
     if len(ran) > 1:
         return all(job.prediction.is_roomy_for(sum(map(len, trials_of)) + MOST_KEPT) for job in ran)
     job, trials = ran[0], trials_of[0]
-    finalists = [job.fine(trial.mapping) for trial in trials]
+    finalists = [job.op_mapping(trial.mapping) for trial in trials]
     return job.prediction.hold([*job.runner.kept, *finalists, *finalists[:1]])
 
 
@@ -229,7 +229,7 @@ def _switch_s(best: Finalist, step: PlacedStep, finalists: Sequence[Finalist]) -
         return None
     seconds: list[float] = []
     while len(seconds) < 2 or (len(seconds) < SWITCHES and sum(seconds) < SWITCHES_S):
-        step, took_s = job.runner.switch(step, job.fine((other, best)[len(seconds) % 2].trial.mapping))
+        step, took_s = job.runner.switch(step, job.op_mapping((other, best)[len(seconds) % 2].trial.mapping))
         seconds.append(took_s)
     step.close()
     return median(seconds)
@@ -270,13 +270,13 @@ def _finding(jobs: Sequence[Job], final: Final, best: Finalist) -> Finding:
         pipelined=_pipelined([finalist for finalist in final.finalists if finalist.divided]),
         before=_timeline(single) if single else None,
         after=_timeline(best),
-        order=tuple(job.measured_order(job.fine(best.trial.mapping))),
+        order=tuple(job.measured_order(job.op_mapping(best.trial.mapping))),
     )
 
 
 def _timeline(finalist: Finalist) -> Timeline:
     """The finalist's step, op by op, as predicted."""
-    return finalist.job.prediction.timeline(finalist.job.fine(finalist.trial.mapping))
+    return finalist.job.prediction.timeline(finalist.job.op_mapping(finalist.trial.mapping))
 
 
 def _checked(job: Job) -> list[str]:
@@ -331,7 +331,7 @@ def _trace(best: Finalist) -> tuple[Timeline, Timeline]:
     from experiments.jobs.search.timelines import measured_timeline
     from placer.profile.traced_session import trace_steps
 
-    job, mapping = best.job, best.job.fine(best.trial.mapping)
+    job, mapping = best.job, best.job.op_mapping(best.trial.mapping)
     predicted = _timeline(best)
     order = job.measured_order(mapping)
     step = trace_steps(job.traced.for_sessions, job.devices, mapping.devices, job.inputs, runs=3, order=order)[-1]

@@ -137,7 +137,7 @@ class Job:
         """The groups to place, by the latest calibration."""
         return self.prediction.problem
 
-    def fine(self, mapping: Mapping) -> Mapping:
+    def op_mapping(self, mapping: Mapping) -> Mapping:
         """The mapping of the captured ops that a mapping of the groups means."""
         return Mapping(self.captured.graph, self.topology, self.groups.expand(mapping))
 
@@ -236,24 +236,24 @@ class Job:
             stop=lambda: self.time_is_up() or over(), lack=lambda mapping: self.prediction.lack(mapping),
         )  # fmt: skip
 
-    def order(self, mapping: Mapping) -> Sequence[str]:
+    def order(self, op_mapping: Mapping) -> Sequence[str]:
         """The run order, by the latest calibration, for a mapping of the ops that is being set up. `measured_order`
         returns it later.
         """
-        self._orders[mapping.devices] = order = self.prediction.order(mapping)
+        self._orders[op_mapping.devices] = order = self.prediction.order(op_mapping)
         return order
 
-    def hold(self, mappings: Sequence[Mapping]) -> bool:
+    def hold(self, op_mappings: Sequence[Mapping]) -> bool:
         """As `Prediction.hold`, by the latest calibration."""
-        return self.prediction.hold(mappings)
+        return self.prediction.hold(op_mappings)
 
-    def peaks(self, mapping: Mapping) -> Sequence[float]:
+    def peaks(self, op_mapping: Mapping) -> Sequence[float]:
         """As `Prediction.peaks`, by the latest calibration."""
-        return self.prediction.peaks(mapping)
+        return self.prediction.peaks(op_mapping)
 
-    def measured_order(self, mapping: Mapping) -> Sequence[str]:
+    def measured_order(self, op_mapping: Mapping) -> Sequence[str]:
         """The run order with which a mapping of the ops was last set up and measured, or else the current one."""
-        return self._orders.get(mapping.devices) or self.prediction.order(mapping)
+        return self._orders.get(op_mapping.devices) or self.prediction.order(op_mapping)
 
     def _note_refusals(self, session: SearchSession) -> None:
         if session.refused.nearest is not None:
@@ -271,20 +271,20 @@ class Job:
         """
         if self.anchor_s is None and len(asked) > 1:
             return [*self.measure_all(asked[:1]), *self.measure_all(asked[1:])]
-        fine = [self.fine(mapping) for _, mapping in asked]
+        op_mappings = [self.op_mapping(mapping) for _, mapping in asked]
         predicted_s = [self.prediction.step_s(mapping) for _, mapping in asked]
-        stored = [self._stored(mapping) for mapping in fine]
+        stored = [self._stored(mapping) for mapping in op_mappings]
         known = [found or self._too_large(mapping) for (_, mapping), found in zip(asked, stored, strict=True)]
-        raced = iter(self.runner.race([m for m, result in zip(fine, known, strict=True) if result is None]))
+        raced = iter(self.runner.race([m for m, result in zip(op_mappings, known, strict=True) if result is None]))
         results = [result or next(raced) for result in known]
         self._learn_memory(results)
         self.note_suspends()
         trials = []
         for i, ((searcher, mapping), result) in enumerate(zip(asked, results, strict=True)):
             if self.anchor_s is None and isinstance(result, Measured):
-                self.anchor_s, self._anchor = result.step_s, Store.anchor_key(fine[i])
+                self.anchor_s, self._anchor = result.step_s, Store.anchor_key(op_mappings[i])
             if self.store is not None and self.anchor_s and known[i] is None:
-                self._keep(self.store, fine[i], result, searcher)
+                self._keep(self.store, op_mappings[i], result, searcher)
             by = searcher if self.traced.plan is None else f"{searcher}, divided"
             at_s = self.clock() - self.begin_s
             trials.append(Trial(by, mapping, result, predicted_s[i], stored=stored[i] is not None, at_s=at_s))
@@ -292,18 +292,18 @@ class Job:
             self.progress.trial(trials[-1], fastest([*self.trials, *(self.beside.trials if self.beside else ())]))
         return trials
 
-    def _stored(self, mapping: Mapping) -> Result | None:
+    def _stored(self, op_mapping: Mapping) -> Result | None:
         """The stored result of a mapping of the captured ops, in this session's time; None if there is none."""
         if self.store is None or self.anchor_s is None:
             return None
-        return self.store.find(mapping, self.anchor_s, self.settings.schedule, self._anchor)
+        return self.store.find(op_mapping, self.anchor_s, self.settings.schedule, self._anchor)
 
-    def _keep(self, store: Store, mapping: Mapping, result: Result, searcher: str) -> None:
+    def _keep(self, store: Store, op_mapping: Mapping, result: Result, searcher: str) -> None:
         """Store the result of a mapping of the captured ops. If that fails, as on a full disk, the search goes on
         without a store, and what was measured is still handed back.
         """
         try:
-            store.add(mapping, result, self.anchor_s or 0.0, searcher, self.settings.schedule, self._anchor)
+            store.add(op_mapping, result, self.anchor_s or 0.0, searcher, self.settings.schedule, self._anchor)
         except PlacerError as error:
             self.store, self.unkept = None, f"{error} What was measured from then on is not in it."
             self.progress.phase(self.unkept)

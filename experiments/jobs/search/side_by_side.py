@@ -43,7 +43,7 @@ def prepared(job: Job, mappings: Iterable[Mapping]) -> Iterator[tuple[Steps, dic
     with ExitStack() as stack:
         steps, failed = {}, {}
         for mapping in mappings:
-            ready = job.runner.ready(job.fine(mapping))
+            ready = job.runner.ready(job.op_mapping(mapping))
             if isinstance(ready, Failed):
                 failed[mapping] = ready
             else:
@@ -112,7 +112,7 @@ def apart(
             so_far = seconds[i]
             if isinstance(so_far, Failed):
                 continue
-            ready = owner.runner.ready(owner.fine(mapping))
+            ready = owner.runner.ready(owner.op_mapping(mapping))
             if isinstance(ready, Failed):
                 seconds[i] = ready
                 continue
@@ -135,7 +135,7 @@ def side_by_side(
     first round, and the untouched step is in the first round only. If the devices cannot hold all mappings together,
     they are stepped `apart`, and nothing is scaled.
     """
-    if not job.prediction.hold([*job.runner.kept, *(job.fine(mapping) for mapping in mappings)]):
+    if not job.prediction.hold([*job.runner.kept, *(job.op_mapping(mapping) for mapping in mappings)]):
         results, default = apart([(job, mapping) for mapping in mappings], repeats, untouched=untouched)
         of = dict(zip(mappings, results, strict=True))
         failed = {mapping: result for mapping, result in of.items() if isinstance(result, Failed)}

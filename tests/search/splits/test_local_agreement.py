@@ -13,7 +13,7 @@ import pytest
 from experiments.jobs.search.main_job import run_search
 from experiments.jobs.search.settings import SearchSettings
 from experiments.report.result_files import write_results
-from experiments.report.tables import summary_lines
+from experiments.report.search_tables import summary_lines
 from placer.errors import BadInputError
 from placer.execute.local_agreement import LocalAgreement
 from placer.graph.mapping import Mapping

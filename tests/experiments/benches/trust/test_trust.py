@@ -9,7 +9,7 @@ import pytest
 
 from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
-from experiments.benches.sides import compared, is_settled
+from experiments.benches.paired_trainings import compared, is_settled
 from experiments.benches.trust import run as trust
 from experiments.benches.trust.growth import slope
 from experiments.benches.trust.page import headline, page_lines

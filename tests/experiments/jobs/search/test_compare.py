@@ -15,9 +15,9 @@ from experiments.jobs.search.compare import LONGER, MARKS, Contest, run_comparis
 from experiments.jobs.search.comparison import CompareSettings, Comparison, Standing
 from experiments.jobs.search.finding import Progress, Trial, by_merit
 from experiments.jobs.search.settings import SearchSettings
+from experiments.report.comparison import comparison_facts, comparison_lines, show_comparison, write_comparison
 from experiments.report.plots.picture import check_picture
 from experiments.report.plots.regret import OURS, RegretCurve, RegretPanel, _styles, draw_regret
-from experiments.report.standings import comparison_facts, comparison_lines, show_comparison, write_comparison
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
 from search.defaults import DEFAULT_SEARCHER

@@ -18,7 +18,7 @@ from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.main_job import run_search
 from experiments.jobs.search.settings import SearchSettings
 from experiments.report.result_files import check_writable, write_results
-from experiments.report.tables import finding_facts, summary_lines
+from experiments.report.search_tables import finding_facts, summary_lines
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.mapping_files import read_mapping

@@ -43,7 +43,7 @@ class Machine:
         assert set(self.open) <= {"anchor"}, "a step is held that joining the workers anew would void"
         self.freed += 1
 
-    def fine(self, mapping):
+    def op_mapping(self, mapping):
         return mapping
 
     def ready(self, mapping):

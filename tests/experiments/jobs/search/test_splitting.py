@@ -15,7 +15,7 @@ from experiments.jobs.search.main_job import run_search
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.splitting import divided_job, measure_by_turns
 from experiments.report.result_files import write_results
-from experiments.report.tables import finding_facts, show_finding, summary_lines
+from experiments.report.search_tables import finding_facts, show_finding, summary_lines
 from placer.devices.workers.deadline import DeviceLostError
 from placer.errors import BadInputError
 from placer.graph.held_memory import Lack

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from experiments import benches
-from experiments.benches import pace
+from experiments.benches import evenness
 from experiments.benches.bench import BenchOptions
-from experiments.benches.pace import UNEVEN, pace_line, scatter, unevenness, warn_if_uneven
+from experiments.benches.evenness import UNEVEN, pace_line, scatter, unevenness, warn_if_uneven
 from tests.experiments.benches.test_bench import answers
 
 
@@ -20,13 +20,13 @@ def test_equal_work_takes_about_equal_times():
 
 def test_times_that_scatter_are_told_by_their_quartiles(monkeypatch):
     now_s = iter([0.0, 0.0, 1.0, 10.0, 12.0, 20.0, 22.0, 30.0, 33.0, 99.0])
-    monkeypatch.setattr(pace, "PIECE", 1)
+    monkeypatch.setattr(evenness, "PIECE", 1)
     monkeypatch.setattr("time.perf_counter", lambda: next(now_s))
     assert scatter(0.0) == pytest.approx((2.75 - 1.25) / 2.0)
 
 
 def test_what_cannot_be_found_out_is_none_and_says_nothing(monkeypatch):
-    monkeypatch.setattr(pace, "LOOK", "raise SystemExit(3)")
+    monkeypatch.setattr(evenness, "LOOK", "raise SystemExit(3)")
     assert unevenness() is None
     warn_if_uneven(None)
     assert pace_line(None, None) == ""

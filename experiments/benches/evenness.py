@@ -12,7 +12,7 @@ from statistics import median, quantiles
 LOOK_S = 5.0
 PIECE = 200_000  # subtractions, about 10 ms: as long as an op that is placed, and longer than a time slice
 UNEVEN = 0.15  # above this share, a bench measures too few steps to see differences of some percent
-LOOK = "from experiments.benches.pace import scatter; print(scatter({seconds}))"
+LOOK = "from experiments.benches.evenness import scatter; print(scatter({seconds}))"
 
 
 def unevenness(seconds: float = LOOK_S) -> float | None:

@@ -12,7 +12,7 @@ from experiments.jobs.search.finding import Trial, step_s
 from experiments.report.console import literal_console
 from experiments.report.plots.regret import RegretCurve, RegretPanel, draw_regret
 from experiments.report.report_files import write_each
-from experiments.report.tables import groups_per_device, reference_line, result_facts
+from experiments.report.search_tables import groups_per_device, reference_line, result_facts
 from experiments.report.text import cell, markdown_table
 from placer.files import write_whole
 from placer.graph.mapping import Mapping
