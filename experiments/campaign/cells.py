@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from placer.errors import BadInputError
+from placer.errors import BadInputError, short
 from placer.files import read_whole
 from search.problem.searcher import Stop, never
 
@@ -126,8 +126,13 @@ def located(folder: Path, name: str) -> str:
 
 
 def beside(folder: Path, name: str) -> Path:
-    """A file as a spec in this folder names it; ~ is the user's home."""
-    return folder / Path(name).expanduser()
+    """A file as a spec in this folder names it; ~/ is the user's home. Raises BadInputError if there is none."""
+    if not name.startswith("~/"):
+        return folder / name
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise BadInputError(f"{short(name)}: this user has no home folder; write the whole path.") from None
 
 
 def _digest(path: Path, lenient: bool) -> str | None:

@@ -135,6 +135,13 @@ class Opened(msgspec.Struct):
 assert (PREDICTED, MEASURED) == ("predicted", "measured")  # the literals in HeldRow
 
 
+def lead(best_s: float, single_s: float | None) -> tuple[bool, float]:
+    """How far a mapping is ahead of the best single device, for comparing cells: the larger the better. Mappings that
+    ran without a single device come after all others, and are compared by their seconds.
+    """
+    return (False, -best_s) if single_s is None else (True, single_s / best_s)
+
+
 def checked(text: Any, kind: type) -> dict[str, Any]:
     """The JSON object in `text`, whose fields must fit `kind`; more fields are allowed. Raises ERRORS."""
     found = json.loads(text)

@@ -195,6 +195,7 @@ class Campaign:
         asked = [(trial.placement, trial.result) for trial in held.trials]
         search = CellSearch(cell, case, held.state, asked, self.over, carried)
         n, spent_s = len(held.trials), held.spent_s
+        is_searched = held.is_searched(self.spec.limits)  # then `run` did not count more
         self.progress.cell(cell, n, search.best_s, case.best_single_s)
         while held.ended is None and self.spec.limits.allow(n, spent_s):
             begin_s = self.clock()
@@ -218,7 +219,7 @@ class Campaign:
             if refused is None:
                 self._count(cell, result, case.clocked)
         if not self.over():
-            if search.ended is None and n < self.spec.measurements and held.ended is None:
+            if search.ended is None and n < self.spec.measurements and not is_searched:
                 self.progress.ended(cell, MINUTES_UP, self.spec.measurements - n)
             self._final(cell, n, case, search)
 

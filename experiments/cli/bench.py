@@ -40,4 +40,4 @@ def bench(
         raise BadInputError("bench all records each benchmark as it is defined; give --record and --runs alone.")
     with measuring():
         facts = record_all(runs) if name == ALL else run_bench(name, asked, record=record)
-    print(json.dumps(facts, allow_nan=False))
+    print(json.dumps(facts))

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from placer.errors import PlacerError
@@ -81,15 +81,25 @@ def stdout_to_stderr() -> Iterator[None]:
 def _descriptor_to_stderr() -> Iterator[None]:
     flush_c = ctypes.CDLL(None).fflush  # libraries in C keep what they print in buffers of their own
     stdout = os.dup(1)
-    sys.stdout.flush()
+    flush_stdout()
+    _flush_own()
     flush_c(None)
     os.dup2(2, 1)
     try:
         yield
     finally:
+        sys.stdout.flush()
+        _flush_own()
         flush_c(None)
         os.dup2(stdout, 1)
         os.close(stdout)
+
+
+def _flush_own() -> None:
+    """Write what code has printed to `sys.__stdout__`, which has a buffer of its own."""
+    if sys.__stdout__ is not None:
+        with suppress(OSError, ValueError):
+            sys.__stdout__.flush()
 
 
 def _is_own(stream: TextIO) -> bool:
@@ -106,6 +116,7 @@ def _nowhere(descriptor: int) -> TextIO:
         os.dup2(nowhere, descriptor)
         os.close(nowhere)
         nowhere = descriptor
+    os.set_inheritable(nowhere, True)  # processes that this one starts have it, too
     return io.TextIOWrapper(io.FileIO(nowhere, "w", closefd=False), encoding="utf-8", errors="backslashreplace")
 
 

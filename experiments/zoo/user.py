@@ -8,8 +8,8 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator
-from contextlib import chdir, contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,7 @@ from placer.files import check_name
 
 Function = Callable[..., Any]
 OURS = ("placer", "surrogate", "search", "experiments")
-_IMPORTED: dict[Path, set[str]] = {}  # folders that were put on sys.path -> modules that were imported from them
+_BEFORE: dict[Path, set[str]] = {}  # the folder that was put on sys.path -> the modules that were imported before
 WANTED = "return (step, example_inputs): a function and a tuple of tensors"
 
 
@@ -42,10 +42,10 @@ class UserStep:
             return self._made(batch)
 
     def _made(self, batch: int | None) -> TrainingStep:
-        with _neighbours(Path.cwd() if self.path is None else self.path.resolve().parent):
-            function = _named(_guarded(self._import, self.where), self.function, self.where)
-            arguments = {} if batch is None else {"batch": self._takes_batch(function, batch)}
-            result = _guarded(lambda: function(**arguments), f"{self.where}:{self.function}")
+        _see_neighbours(Path.cwd() if self.path is None else self.path.resolve().parent)
+        function = _named(_guarded(self._import, self.where), self.function, self.where)
+        arguments = {} if batch is None else {"batch": self._takes_batch(function, batch)}
+        result = _guarded(lambda: function(**arguments), f"{self.where}:{self.function}")
         return self._checked(result)
 
     @property
@@ -102,34 +102,39 @@ def find(spec: str) -> UserStep:
     return UserStep(path.stem, path, function)
 
 
-@contextmanager
-def _neighbours(folder: Path) -> Iterator[None]:
-    """Let the user's code in the block import the modules of its folder, as a script could. The folder comes last on
-    the path, so that it hides nothing. Modules that code of another folder imported from there are forgotten first,
+def _see_neighbours(folder: Path) -> None:
+    """From now on, let the user's code import the modules of its folder, as a script could. The folder comes last on
+    the path, so that it hides nothing. Modules that code of another folder has imported from there since are forgotten,
     because both folders may have a module of the same name.
     """
-    for other in [known for known in _IMPORTED if known != folder]:
-        for name in _IMPORTED.pop(other):
+    for other in [known for known in _BEFORE if known != folder]:
+        before, modules = _BEFORE.pop(other), dict(sys.modules)
+        tops = {_top(name) for name, module in modules.items() if name not in before and _is_of(module, other)}
+        for name in [name for name in modules if name not in before and _top(name) in tops]:
             sys.modules.pop(name, None)
         with suppress(ValueError):
             sys.path.remove(str(other))
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
-        _IMPORTED[folder] = set()
-    before = set(sys.modules)
-    try:
-        yield
-    finally:
-        new = set(sys.modules) - before
-        _IMPORTED.get(folder, set()).update(name for name in new if _is_of(sys.modules[name], folder))
+        _BEFORE[folder] = set(sys.modules)
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _is_of(module: ModuleType, folder: Path) -> bool:
-    """Whether a module is a file of the folder, or below it, and neither installed there nor one of Placer's."""
-    file = getattr(module, "__file__", None)
-    if not file or module.__name__.partition(".")[0] in OURS:
+    """Whether a module lies in the folder or below it, and is neither installed there nor one of Placer's."""
+    try:
+        places = [module.__file__] if getattr(module, "__file__", None) else list(module.__path__)
+        found = [Path(place) for place in places if place]
+    except Exception:  # sys.modules may hold any object
         return False
-    return Path(file).is_relative_to(folder) and "site-packages" not in file
+    below = [Path(path) for path in (sys.prefix, sys.base_prefix, *sys.path) if path and Path(path) != folder]
+    installed = [path for path in below if path.is_relative_to(folder)]
+    return _top(getattr(module, "__name__", "")) not in OURS and any(
+        place.is_relative_to(folder) and not any(map(place.is_relative_to, installed)) for place in found
+    )
 
 
 def _parameters(function: Function) -> Collection[str]:

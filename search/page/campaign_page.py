@@ -82,7 +82,7 @@ def _said_of_overview(record: CampaignRecord) -> str:
     told = []
     for i, case in enumerate(record.cases):
         ran = [cell for cell in record.cells if cell.case == i and cell.best_s]
-        best = max(ran, key=lambda cell: (cell.is_side_by_side, _ratio(cell) or 0.0), default=None)
+        best = max(ran, key=_standing, default=None)
         if best is not None and (ratio := _ratio(best)) is not None:
             raced = best.kind == "measured" and not best.is_side_by_side
             told.append(f"{case.title} {'~' if raced else ''}{ratio:.2f}")
@@ -90,6 +90,12 @@ def _said_of_overview(record: CampaignRecord) -> str:
         "Times faster than the best single device, by case, searcher and seed; hollow marks are predicted. "
         f"The best of each case, with a ~ where it was raced and not measured side by side yet: {'; '.join(told)}."
     )
+
+
+def _standing(cell: CellRow) -> tuple[bool, bool, float]:
+    """Whether a cell was measured side by side, whether with a single device, and how far its mapping is ahead."""
+    ratio = _ratio(cell)
+    return cell.is_side_by_side, ratio is not None, -(cell.best_s or 0.0) if ratio is None else ratio
 
 
 def _ratio(cell: CellRow) -> float | None:

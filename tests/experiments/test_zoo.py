@@ -211,15 +211,29 @@ def test_a_module_in_the_working_folder_is_found(user_file: Path, monkeypatch: p
     assert zoo.load("only_in_this_folder:build").example_inputs[0].shape == (2,)
 
 
+TWO_IMPORTS = """
+def make():
+    from shape_of_mine import INPUT
+    return step, (INPUT,)
+
+def step(x):
+    from no_init import sizes
+    return sizes.SIZE
+"""
+
+
 def test_each_users_file_imports_the_modules_of_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     for name, size in (("a", 3), ("b", 4)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "shape_of_mine.py").write_text(f"import tensorflow as tf\nINPUT = tf.zeros([{size}])\n")
-        text = "def make():\n    from shape_of_mine import INPUT\n    return (lambda x: x), (INPUT,)\n"
-        (tmp_path / name / "train.py").write_text(text)
+        (tmp_path / name / "no_init").mkdir()
+        (tmp_path / name / "no_init" / "sizes.py").write_text(f"SIZE = {size}\n")
+        (tmp_path / name / "train.py").write_text(TWO_IMPORTS)
     for name, size in (("a", 3), ("b", 4), ("a", 3), ("a", 3)):
-        assert zoo.load(f"{tmp_path / name}/train.py:make").example_inputs[0].shape == (size,)
+        found = zoo.load(f"{tmp_path / name}/train.py:make")
+        assert found.example_inputs[0].shape == (size,)
+        assert found.step(None) == size  # what is imported later, while the step is traced
         assert not any(str(tmp_path) in folder and folder != str(tmp_path / name) for folder in sys.path)
 
 

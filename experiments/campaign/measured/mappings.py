@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured.profiled import Profiled
-from experiments.campaign.rows import ERRORS
+from experiments.campaign.rows import ERRORS, lead
 from experiments.campaign.store import PROFILE, CampaignStore, Held
 from placer.errors import BadInputError, PlacerError
 from placer.files import shortened
@@ -19,7 +18,11 @@ from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
 
 def check_folder(folder: Path) -> None:
     """Raises BadInputError, before anything is written, if mappings cannot be written to the folder."""
-    if folder.exists() and not folder.is_dir():
+    try:
+        is_other = folder.exists() and not folder.is_dir()
+    except OSError as error:
+        raise BadInputError(f"--best {folder}: {error.strerror}; name another folder.") from None
+    if is_other:
         raise BadInputError(f"--best {folder}: is no folder; name another.")
 
 
@@ -52,7 +55,7 @@ def write_best(store: CampaignStore, folder: Path) -> dict[str, str]:
 
 def _best(store: CampaignStore, case: str, cells: Sequence[Held]) -> MappingFile:
     """The best mapping of the case's cell that is the farthest ahead of the single device measured beside it."""
-    held = max(cells, key=lambda held: _ratio(held.final or {}))
+    held = max(cells, key=_lead)
     final, content, opened = held.final or {}, store.content(case, PROFILE), store.opened(case) or {}
     if content is None:
         raise LookupError("its profile is missing")
@@ -79,11 +82,9 @@ def _best(store: CampaignStore, case: str, cells: Sequence[Held]) -> MappingFile
     )
 
 
-def _ratio(final: dict[str, Any]) -> float:
-    """The best single device's time divided by the mapping's. If no device runs alone, 1 s stands for its time, so that
-    the fastest mapping is the best.
-    """
-    return float((final["best_single_s"] or 1.0) / final["best_s"])
+def _lead(held: Held) -> tuple[bool, float]:
+    final = held.final or {}
+    return lead(final["best_s"], final["best_single_s"])
 
 
 def _file_names(cases: Sequence[str]) -> dict[str, str]:

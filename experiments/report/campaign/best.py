@@ -11,7 +11,7 @@ from typing import Any
 from experiments.campaign.cells import MEASURED, Case, beside
 from experiments.campaign.measured.profiled import Profiled
 from experiments.campaign.predicted import PredictedCase
-from experiments.campaign.rows import ERRORS
+from experiments.campaign.rows import ERRORS, lead
 from experiments.campaign.store import PROFILE, CampaignStore, Held
 from experiments.jobs.plan import timeline_of
 from placer.errors import PlacerError
@@ -81,7 +81,7 @@ def _beside(problem: Problem, cells: Sequence[Held]) -> Placement | None:
     finals = [held.final for held in cells if held.final and not held.lacks_final]
     if not finals:
         return None
-    devices = max(finals, key=lambda final: (final["best_single_s"] or 1.0) / final["best_s"]).get("devices", ())
+    devices = max(finals, key=lambda final: lead(final["best_s"], final["best_single_s"])).get("devices", ())
     if len(devices) != len(problem.graph):
         raise GoneError("the stored mappings are of another graph")
     return tuple(devices[unit[0]] for unit in problem.units)

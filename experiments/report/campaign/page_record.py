@@ -9,6 +9,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from experiments.campaign.cells import PREDICTED, Case
+from experiments.campaign.rows import lead
 from experiments.campaign.standing import best_single_s, standing
 from experiments.campaign.store import CampaignStore, Held
 from experiments.report.campaign.best import Best, GoneError, best_of
@@ -100,9 +101,9 @@ def _best_row(rows: list[Facts]) -> Facts | None:
     return max(known, key=_standing, default=None)
 
 
-def _standing(row: Facts) -> tuple[bool, float]:
+def _standing(row: Facts) -> tuple[bool, tuple[bool, float]]:
     """Whether a cell was measured side by side, and how far its best mapping is ahead."""
-    return row["side_by_side"], (row["best_single_s"] or 1.0) / row["best_s"]
+    return row["side_by_side"], lead(row["best_s"], row["best_single_s"])
 
 
 def _said(rows: list[Facts]) -> Iterator[str]:

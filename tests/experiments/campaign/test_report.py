@@ -8,6 +8,7 @@ import pytest
 
 from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured.profiled import Profiled
+from experiments.campaign.rows import lead
 from experiments.campaign.run import Campaign, wanted
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import after, best_single_s, standing
@@ -288,6 +289,10 @@ def test_the_best_cell_of_a_case_is_the_one_farthest_ahead_of_what_ran_beside_it
         record = campaign_record(store, {})
         assert any(line.startswith("The best: 40 ms") for line in record.cases[0].summary), record.cases[0].summary
         assert "m 1.50" in report_content(store, None, "html").decode()
+
+
+def test_a_mapping_without_a_single_device_beside_it_comes_after_those_with_one():
+    assert lead(0.05, None) < lead(0.04, None) < lead(0.9, 0.5) < lead(0.04, 0.06)
 
 
 def test_no_race_counts_as_better_than_what_the_cell_came_to_at_its_end(measured, tmp_path):

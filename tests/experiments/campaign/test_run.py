@@ -330,6 +330,9 @@ def test_where_minutes_end_the_searches_the_bar_is_full_at_the_end(folder, edite
     now, counted = count(), Counted()
     run(folder, progress=counted, clock=lambda: 10.0 * next(now))
     assert counted.done == counted.total and 4 < counted.total < 200
+    again = Counted()
+    run(folder, progress=again, clock=lambda: 10.0 * next(now))
+    assert (again.done, again.total) == (counted.done, counted.total)
 
 
 class Tight(Flaky):
