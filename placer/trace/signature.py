@@ -58,7 +58,8 @@ class Signatures:
         structure = _structure((tuple(args), dict(kwargs or {})))
         numbers = [i for i, leaf in enumerate(leaves) if type(leaf) in (int, float)]
         if numbers:
-            self.by_value = hash((structure, tuple(map(_leaf_key, leaves))))
+            # By their text, because Python's hashes of -1 and -2 are equal.
+            self.by_value = hash((structure, tuple(repr(x) if type(x) is int else _leaf_key(x) for x in leaves)))
             for i in self._varying(structure, leaves, numbers):
                 leaves[i], self.varied = _number(leaves[i]), True
         key = structure, tuple(_leaf_key(leaf) for leaf in leaves)

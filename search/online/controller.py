@@ -316,7 +316,7 @@ class Controller:
             if adaptation is not None:
                 try:
                     yield from adaptation.watch(step_s)
-                    if self.trials.mode is UNTOUCHED and self._given is None:
+                    if self.trials.mode is UNTOUCHED and self._given is None and not adaptation.waits_for_favourite:
                         self._rest.consider_latest()
                 except PlacerError as error:
                     self.narrator.say("error", f"no longer looking for better mappings, the training goes on: {error}")

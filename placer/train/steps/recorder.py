@@ -63,8 +63,9 @@ class Recorder:
         start, before = self._start or _values_of(variables), replicas.changes
         outputs, step_s = run()
         if replicas.changes == before + 1:  # by the step: nothing else wrote meanwhile
-            self._steps.append(Recorded(list(tensors), returned(with_ties(outputs))))
-            self._start, self._end = start, _values_of(variables)
+            step, end = Recorded(list(tensors), returned(with_ties(outputs))), _values_of(variables)
+            self._start, self._end = start, end  # at once: Ctrl-C may come while values are copied
+            self._steps.append(step)
             self.disturbed = 0
         else:
             self.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import count
 from typing import Any
@@ -45,6 +45,7 @@ class Variants:
         self._latest: Variant | None = None  # the signature of the latest call
         # `Variant.number` of each of the latest calls; the signatures themselves would keep batches alive.
         self._recent: deque[int] = deque(maxlen=RECENT)
+        self._calls_of = Counter[int]()  # number of a signature -> how many of the recent calls are of it
         self._numbers = count()
         self._first_states: dict[int, int] = {}  # `by_value` of calls -> number of Python's state at the first of them
         self._unsaid: list[str] = []  # warnings about signatures that are still to be given
@@ -84,7 +85,7 @@ class Variants:
             self.refuse(variant, f"a number among its arguments changes, and {retraced.why}.")
         self._calls += 1
         variant.calls, variant.last = variant.calls + 1, self._calls
-        self._recent.append(variant.number)
+        self._count(variant)
         self._hold(variant, args, kwargs)
         if not self.is_settled and self._leads(variant) and self.is_traced(variant):
             self._prefer(variant)
@@ -154,7 +155,7 @@ class Variants:
         self.main = variant
         for other in self._known.values():
             other.divided.clear()
-        self._recent = deque(maxlen=2 * (self._recent.maxlen or RECENT))
+        self._recent, self._calls_of = deque(maxlen=2 * (self._recent.maxlen or RECENT)), Counter()
 
     def forget_placed(self) -> None:
         """Forget all templates, and what was recorded and placed for signatures that follow the main one."""
@@ -162,9 +163,16 @@ class Variants:
             variant.following = variant.recorder = None
             variant.templates.clear()
 
+    def _count(self, variant: Variant) -> None:
+        """Count a call of this signature among the recent ones."""
+        if len(self._recent) == self._recent.maxlen:
+            self._calls_of[self._recent[0]] -= 1
+        self._recent.append(variant.number)
+        self._calls_of[variant.number] += 1
+
     def _recent_calls(self, variant: Variant) -> int:
         """How many of the recent calls are of this signature."""
-        return self._recent.count(variant.number)
+        return self._calls_of[variant.number]
 
     def _hold(self, variant: Variant, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Hold the arguments of the latest call until its signature is traced, and drop those of another signature."""
@@ -207,6 +215,7 @@ class Variants:
         self._signatures.forget()
         self._known.clear()
         self._recent.clear()
+        self._calls_of.clear()
         if self.main is not None:
             self.main = self._latest = _no_signature()
 

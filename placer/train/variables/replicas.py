@@ -271,12 +271,13 @@ class Replicas:
         are fetched; once the user has read more than SINGLY unusual ones, all variables are.
         """
         keys = [id(variable) for variable in variables]
-        self._read.update(keys)
         if self._are_home(keys):
+            self._read.update(self._usual.intersection(keys))
             return  # without waiting for the step that another thread may be taking
         with self._lock:
             if self._are_home(keys):  # also if another thread closed this while it held the lock
                 return
+            self._read.update(key for key in keys if not self._are_home([key]))
             if len(self._read - self._usual) > SINGLY:
                 self.pull()
             else:

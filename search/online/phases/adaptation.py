@@ -138,6 +138,11 @@ class Adaptation:
             self._backoff = self._backoff.alarmed(self._step())
 
     @property
+    def waits_for_favourite(self) -> bool:
+        """Whether the untouched step runs in place of a built favourite, which is the faster one without the load."""
+        return self.trials.mode is UNTOUCHED and self._may_return
+
+    @property
     def _may_return(self) -> bool:
         """Whether the favourite is not the incumbent, and can run."""
         favourite = self.trials.favourite

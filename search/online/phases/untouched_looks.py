@@ -28,8 +28,11 @@ class UntouchedLooks:
         self._wait, self._due_step = FIRST, 0
 
     def is_due(self, step: int) -> bool:
-        """Whether to look after call number `step`, if the favourite is another mode than the incumbent."""
-        return step >= self._due_step and (self.trials.favourite is UNTOUCHED or self.trials.mode is UNTOUCHED)
+        """Whether to look after call number `step`, if the favourite is another mode than the incumbent. Never in a dry
+        run.
+        """
+        competes = UNTOUCHED in (self.trials.favourite, self.trials.mode)
+        return competes and step >= self._due_step and not self.settings.dry_run
 
     def later(self, step: int) -> None:
         """Wait until the next look, because the incumbent changed or a look has ended."""

@@ -166,3 +166,12 @@ def test_numbers_and_named_arguments_are_what_a_tf_function_declares():
     assert key != declared.of((np.ones(2),), {"flag": False})[0]  # TensorFlow refuses it
     with pytest.raises(BadInputError, match="makes no tensor"):
         declared.of((np.ones(2), 0.5, True))
+
+
+def test_numbers_by_value_tell_apart_whatever_python_hashes_alike():
+    signatures = Signatures()
+    found = []
+    for number in (-1, -2, 0, 1, 1.0):
+        signatures.of((np.ones(2), number))
+        found.append(signatures.by_value)
+    assert len(set(found)) == len(found)

@@ -728,3 +728,27 @@ def test_two_recorded_steps_hold_two_copies_of_the_variables(two_cpus, live_hand
     assert hand.is_placed
     assert_same(variables, unwrapped(map(batch, range(UNTOUCHED + 1))))
     hand.close()
+
+
+def test_a_recording_that_is_cut_short_while_values_are_copied_is_made_again(two_cpus, live_hand, monkeypatch):
+    values_of, calls = recorder._values_of, []
+
+    def cut_short(variables):
+        calls.append(1)
+        if len(calls) == 3:  # the values after the second recorded step
+            raise KeyboardInterrupt
+        return values_of(variables)
+
+    monkeypatch.setattr(recorder, "_values_of", cut_short)
+    step, variables = program()
+    hand, interrupted = live_hand(step), 0
+    for i in range(UNTOUCHED + 2):
+        try:
+            hand(batch(i))
+        except KeyboardInterrupt:  # the step has run
+            interrupted += 1
+    hand.place(first=False)
+    hand(batch(UNTOUCHED + 2))
+    assert hand.is_placed and interrupted == 1
+    assert_same(variables, unwrapped(map(batch, range(UNTOUCHED + 3))))
+    hand.close()

@@ -121,6 +121,21 @@ def test_many_reads_fetch_all_at_once(replicas, here_and_there, monkeypatch):
     assert fetched == [1, 1, 1, 9]
 
 
+def test_reading_what_is_at_home_anyway_counts_as_no_reading(replicas, here_and_there, monkeypatch):
+    """Such as a large frozen network that the program calls after each step."""
+    mine = variables(60)
+    replicas.adopt(mine)
+    use = replicas.use(mine[:4], [here_and_there[1]] * 4, set(range(4)))
+    fetched = []
+    transfer = Transfers.__call__
+    monkeypatch.setattr(Transfers, "__call__", lambda self, pairs: (fetched.append(len(pairs)), transfer(self, pairs)))
+    for _ in range(3):
+        train(replicas, use)
+        del fetched[:]
+        assert all(v.numpy() is not None for v in (*mine[4:], mine[0]))
+        assert fetched == [1]
+
+
 def test_what_is_read_after_each_step_is_fetched_at_once(replicas, here_and_there, monkeypatch):
     """The totals and counts of two metrics, say."""
     mine = variables(12)

@@ -75,6 +75,16 @@ def test_where_all_devices_slow_alike_the_untouched_step_takes_over_and_gives_wa
         assert training.true_s < 1.1 * training.machine.best_s()
 
 
+def test_a_mapping_that_a_load_makes_far_slower_is_waited_for_and_its_devices_are_not_left():
+    elsewhere = {"competes": True, "elsewhere": True, "untouched_s": 0.15, "stragglers": 0.0, "understated": 1.0}
+    training, _ = settled(0, (3.0, 3.0), 400, **elsewhere)
+    before = len(training.said("left"))
+    training.steps(60)
+    assert training.mode is UNTOUCHED
+    training.steps(500)
+    assert isinstance(training.mode, Placed) and len(training.said("left")) == before
+
+
 def test_all_devices_that_slow_alike_are_kept_where_the_untouched_step_is_no_faster():
     kept = {"competes": True, "elsewhere": True, "untouched_s": 0.5, "understated": 1.0, "probe_noise": 0.02}
     for seed in range(4):
