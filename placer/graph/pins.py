@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -59,10 +59,10 @@ def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
     if not pins:
         return graph
     pins_of: list[list[Pin]] = [[] for _ in graph.ops]
-    called = [op.part_of or op.name for op in graph.ops]
-    found = iter(matches([pin.pattern for pin in pins], called))
     for pin in pins:
-        for v in _matched(graph, pin, topology, next(found, None)):
+        _check_device(pin, topology)
+    for pin, matched in _matched(graph, pins):
+        for v in matched:
             pins_of[v].append(pin)
     ops = list(graph.ops)
     for unit in graph.colocated:
@@ -72,6 +72,12 @@ def pinned(graph: OpGraph, pins: Sequence[Pin], topology: Topology) -> OpGraph:
             for v in unit:
                 ops[v] = replace(ops[v], devices=names)
     return replace(graph, ops=tuple(ops))
+
+
+def check_pins(graph: OpGraph, pins: Sequence[Pin]) -> None:
+    """As `pinned`, before the devices are known. Raises BadInputError if a pin matches no op, or takes too long."""
+    for _ in _matched(graph, pins):
+        pass
 
 
 def _check_names(names: Collection[str], topology: Topology) -> None:
@@ -84,10 +90,7 @@ def _check_names(names: Collection[str], topology: Topology) -> None:
         )
 
 
-def _matched(graph: OpGraph, pin: Pin, topology: Topology, found: Found | None) -> list[int]:
-    """The ops that `pin` matches. found: the result of matching; None if that took too long. Raises BadInputError then,
-    and if the pin matches no op or no device.
-    """
+def _check_device(pin: Pin, topology: Topology) -> None:
     if not any(pin.allows(device) for device in topology.devices):
         kinds = sorted({device.kind for device in topology.devices} - set(topology.names))
         of_kinds = f" and the kinds {listed(kinds)}" if kinds else ""
@@ -95,6 +98,18 @@ def _matched(graph: OpGraph, pin: Pin, topology: Topology, found: Found | None) 
             f"--pin {short(str(pin))}: {short(pin.device)} is no device here; the topology has the devices "
             f"{listed(topology.names)}{of_kinds}."
         )
+
+
+def _matched(graph: OpGraph, pins: Sequence[Pin]) -> Iterator[tuple[Pin, list[int]]]:
+    """Each pin and the ops that it matches. Raises BadInputError if a pin matches no op, or takes too long."""
+    called = [op.part_of or op.name for op in graph.ops]
+    found = iter(matches([pin.pattern for pin in pins], called))
+    for pin in pins:
+        yield pin, _found_by(graph, pin, next(found, None))
+
+
+def _found_by(graph: OpGraph, pin: Pin, found: Found | None) -> list[int]:
+    """The ops that `pin` matches. found: the result of matching; None if that took too long."""
     if found is None:
         raise BadInputError(
             f"--pin {short(str(pin))}: to match it with the names of graph {short(graph.name)} takes more than "

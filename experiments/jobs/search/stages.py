@@ -16,7 +16,7 @@ from experiments.jobs.search.settings import SearchSettings
 from placer.errors import PlacerError
 from placer.graph.coarsen import coarsen
 from placer.graph.op_graph import OpGraph
-from placer.graph.pins import parse_pin, pinned
+from placer.graph.pins import check_pins, parse_pin, pinned
 from placer.graph.topology import Topology
 from placer.result import Measured
 from search.problem.memory_fit import refuse_too_large
@@ -71,6 +71,7 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     progress.phase(f"tracing {settings.model}")
     training = training or zoo.load(settings.model, batch=settings.batch, seed=settings.seed)
     captured = capture(training.step, training.example_inputs, training.name)
+    check_pins(captured.graph, [parse_pin(pin) for pin in settings.pins])  # before the work that they would be late for
     if settings.devices is not None and logical_devices(settings.devices) is None:
         check_kept(captured)
     if settings.plan is not None:

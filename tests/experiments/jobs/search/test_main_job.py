@@ -231,6 +231,12 @@ def test_bad_settings_are_refused_in_one_line(two_cpus, change, says):
     assert "\n" not in str(refused.value)
 
 
+def test_a_pin_that_matches_no_op_is_refused_before_the_step_is_timed(two_cpus, monkeypatch):
+    monkeypatch.setattr("placer.measure.untouched.measure_untouched", None)
+    with pytest.raises(BadInputError, match="matches as a whole"):
+        run_search(replace(SETTINGS, pins=("no_such_op=cpu:0",)))
+
+
 class At(Progress):
     """Sends a signal when a phase begins, or once so many mappings were measured."""
 
