@@ -33,7 +33,7 @@ def run(folder, *arguments):
 @pytest.mark.parametrize(
     ("hider", "statement"),
     [
-        ("search.py", "placer.autoplace"),
+        pytest.param("search.py", "placer.autoplace", marks=pytest.mark.slow),
         *(
             pytest.param(hider, statement, marks=pytest.mark.nightly)
             for hider in ("search.py", "search/__init__.py", "surrogate/__init__.py")

@@ -341,6 +341,7 @@ def test_a_step_that_nothing_refers_to_is_given_back_before_garbage_is_collected
         gc.enable()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("how", ["method", "tf.function", "closure"])
 def test_a_trainer_that_wraps_its_own_step_is_dropped_like_any_other(how: str) -> None:
     trainer = Trainer(how)

@@ -184,7 +184,7 @@ HOW: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 ANY_SIZE = ("generator", "generator that ends", "dataset", "short last batch", "validation split")
-MARKS = {"validation data": [], "generator": [pytest.mark.slow], "short last batch": [pytest.mark.slow]}
+MARKS = {"validation data": [pytest.mark.slow], "generator": [pytest.mark.slow], "short last batch": [pytest.mark.slow]}
 
 
 @pytest.mark.parametrize("how", [pytest.param(how, marks=MARKS.get(how, [pytest.mark.nightly])) for how in HOW])

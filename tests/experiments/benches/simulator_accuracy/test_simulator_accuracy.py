@@ -115,6 +115,7 @@ def test_the_page_has_a_row_per_network_and_the_mean(facts):
     assert facts["seeds"] == [0] and facts["repeats"] == 8
 
 
+@pytest.mark.slow
 def test_all_errors_are_of_the_same_mappings():
     """Other step times of the mappings that calibrate leave every error of a calibration by single devices as it is."""
     network = sample("one", 3)

@@ -260,6 +260,7 @@ FINALISTS = "measuring the finalists side by side"
 interrupts = pytest.mark.usefixtures("ctrl_c_interrupts")
 
 
+@pytest.mark.slow
 @interrupts
 def test_ctrl_c_hands_back_the_best_so_far(two_cpus):
     found = run_search(replace(SETTINGS, measurements=40), At(4))

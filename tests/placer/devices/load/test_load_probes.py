@@ -16,7 +16,7 @@ PAIR = ("worker:0", "worker:1")
 # Factors are compared with one another: other processes slow these machines, too. Three busy processes outweigh them;
 # each is in a session of its own, for Linux shares a core equally among sessions, and ends by itself.
 HOGS = 3
-TRIES = 6  # judged so often at most, because another program may have had the core while it was taken to be calm
+TRIES = 30  # judged so often at most, because another program may have had the core while it was taken to be calm
 HOG = """
 import os, resource
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
