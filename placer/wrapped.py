@@ -51,8 +51,11 @@ class Wrapped:
             setattr(self.__wrapped__, name, value)
 
     def __delattr__(self, name: str) -> None:
-        if self.keeps(name):
+        """Raises AttributeError as `__setattr__` does."""
+        if name.startswith("_"):
             object.__delattr__(self, name)
+        elif self.keeps(name):
+            raise AttributeError(f"{name} is what Placer keeps on the wrapped step, and cannot be deleted")
         else:
             delattr(self.__wrapped__, name)
 

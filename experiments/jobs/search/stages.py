@@ -71,7 +71,7 @@ def trace_model(settings: SearchSettings, progress: Progress, training: zoo.Trai
     progress.phase(f"tracing {settings.model}")
     training = training or zoo.load(settings.model, batch=settings.batch, seed=settings.seed)
     captured = capture(training.step, training.example_inputs, training.name)
-    check_pins(captured.graph, [parse_pin(pin) for pin in settings.pins])  # before the work that they would be late for
+    check_pins(captured.graph, [parse_pin(pin) for pin in settings.pins])  # before devices are opened
     if settings.devices is not None and logical_devices(settings.devices) is None:
         check_kept(captured)
     if settings.plan is not None:

@@ -10,9 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from placer.errors import BadInputError
+from placer.trace.declared import BY_POSITION
 from placer.trace.keras_ties import TENSOR_VALUES
 from placer.trace.python.kinds import is_plain, is_user_class, own_dict
-from placer.trace.signature import BY_POSITION, objects_of, parts_of
+from placer.trace.signature import objects_of, parts_of
 
 TAKEN = (*TENSOR_VALUES, np.ndarray)  # a trace makes a tensor of its own of each
 Subjects = tuple[tuple[str, Any], ...]

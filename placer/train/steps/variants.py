@@ -10,8 +10,9 @@ from typing import Any
 
 from placer.errors import BadInputError, warn
 from placer.trace.capture import TRAINS_NOTHING
+from placer.trace.declared import Declared
 from placer.trace.iterator_inputs import Feeding
-from placer.trace.signature import Declared, Layout, Signatures
+from placer.trace.signature import Layout, Signatures
 from placer.trace.untouchable import untouchable, untouchable_now
 from placer.train.device_session import DeviceSession
 from placer.train.steps.plain_step import PlainStep

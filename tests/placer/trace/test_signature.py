@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from placer.errors import BadInputError
 from placer.trace.arrays import as_tensors
-from placer.trace.signature import Declared, Layout, Signatures, flat_tensors
+from placer.trace.declared import Declared
+from placer.trace.signature import Layout, Signatures, flat_tensors
 
 
 def key(*args, **kwargs):

