@@ -6,7 +6,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 MOUNTS = Path("/proc/self/mounts")
@@ -32,9 +32,11 @@ class SQLiteFile:
         seconds to wait while others write. any_thread: whether several threads use it in turn. Raises sqlite3.Error.
         """
         self.path = path
+        if reads:
+            _undo_unfinished(path, busy_s)
         self.connection = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode={'ro' if reads else 'rwc'}",
-            uri=True, timeout=busy_s, isolation_level=None, check_same_thread=not any_thread,
+            _uri(path, "ro" if reads else "rwc"),
+            timeout=busy_s, isolation_level=None, check_same_thread=not any_thread, uri=True,
         )  # fmt: skip
         self._settled_s, self._has_begun, self._has_mode = time.monotonic(), False, False
 
@@ -81,6 +83,26 @@ class SQLiteFile:
                 self.connection.execute("PRAGMA busy_timeout=0")
                 self.connection.execute("PRAGMA journal_mode=delete")
         self.connection.close()
+
+
+def _undo_unfinished(path: Path, busy_s: float) -> None:
+    """Undo the transaction in which a writer was killed, if there is one. SQLite leaves this to whoever opens the file
+    next, and a connection that only reads cannot do it: every statement would fail. Raises sqlite3.Error.
+    """
+    with closing(sqlite3.connect(_uri(path, "ro"), timeout=busy_s, uri=True)) as reader:
+        try:
+            reader.execute("PRAGMA user_version")
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                return  # whoever reads next finds it too
+        else:
+            return
+    with closing(sqlite3.connect(_uri(path, "rw"), timeout=busy_s, uri=True)) as writer:
+        writer.execute("PRAGMA user_version")
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"{path.resolve().as_uri()}?mode={mode}"
 
 
 def is_other(path: Path) -> bool:

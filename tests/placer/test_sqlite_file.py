@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -95,6 +98,29 @@ def test_a_file_that_could_not_be_set_to_the_mode_is_so_later(tmp_path, monkeypa
         monkeypatch.setattr(sqlite_file, "SETTLE_EVERY_S", 0.0)
         file.settle()
         assert mode(file) == "wal"
+
+
+def test_a_file_whose_writer_was_killed_in_a_transaction_can_be_read(tmp_path):
+    # While others have the file open, it may not be in WAL mode: then a killed writer leaves a journal to be undone.
+    path = tmp_path / "some.sqlite"
+    program = f"""
+import os, signal, sqlite3
+connection = sqlite3.connect({str(path)!r}, isolation_level=None)
+connection.execute("CREATE TABLE numbers (number)")
+connection.execute("INSERT INTO numbers VALUES (7)")
+connection.execute("PRAGMA cache_size=2")  # so that the transaction reaches the file before its end
+connection.execute("BEGIN IMMEDIATE")
+for number in range(2000):
+    connection.execute("INSERT INTO numbers VALUES (?)", (str(number) * 100,))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    with (
+        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as reader,
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+    ):
+        reader.execute("SELECT number FROM numbers")
+    assert numbers(path) == [7]
 
 
 def test_a_file_that_was_only_looked_at_keeps_its_mode(tmp_path):
