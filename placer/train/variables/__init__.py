@@ -2,5 +2,6 @@
 
 Read in this order: `hooks` reports each use of a variable before it happens, and `self_test` checks that this works;
 `other_threads` notes threads that train without Placer; `replicas` says which replicas of a variable are up to date,
-and fetches the current value; `step_log` keeps what a recovery after a loss needs.
+and fetches the current value, and with it those of the variables that the user reads after each step (`habits`);
+`step_log` keeps what a recovery after a loss needs.
 """

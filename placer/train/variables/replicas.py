@@ -32,12 +32,11 @@ from placer.execute.variable_copies import (
     held_bytes,
     variables_of,
 )
+from placer.train.variables.habits import Habits
 from placer.train.variables.hooks import unwatch, unwatched, watch, watched_by
 
 HOME = ""
 ASIDE_S = 10.0  # how long a reader in one of TensorFlow's threads waits for the running step
-SINGLY = 3  # unusual variables fetched one by one; then all at once, because the user seems to want them all
-MOST_USUAL = 32  # usual variables, which are fetched together because the user read them after an earlier step
 
 
 class Use:
@@ -78,8 +77,7 @@ class Replicas:
         self.is_void = False  # whether a recovery was cut short: the next read has `mend` finish it
         self.changes = 0  # how often variables were written
         self.aside: str | None = None  # a reader that cannot be synchronised with steps, in words
-        self._read: set[int] = set()  # ids of the variables that the user read since the latest placed step
-        self._usual: set[int] = set()  # ids of the usual variables: those that the user read after an earlier step
+        self._habits = Habits()
         self._lent = False  # whether a step now runs on the user's own variables
         self._lending = threading.RLock()  # held briefly, while `_lent` or what is written under it changes
 
@@ -192,7 +190,7 @@ class Replicas:
 
     def after(self, use: Use) -> None:
         """Note that `use` has run: of each variable that it wrote, only its replica is up to date."""
-        self._learn()
+        self._habits.after_step()
         self.changes += 1
         if self._latest is use:
             return
@@ -267,22 +265,21 @@ class Replicas:
             self._latest = None
 
     def will_read(self, variables: Iterable[tf.Variable]) -> None:
-        """Bring these variables up to date, because the user is about to read them. If some are usual, all usual ones
-        are fetched; once the user has read more than SINGLY unusual ones, all variables are.
+        """Bring these variables up to date, because the user is about to read them, and with them those that the user's
+        `habits` name: the usual ones, or all.
         """
         keys = [id(variable) for variable in variables]
         if self._are_home(keys):
-            self._read.update(self._usual.intersection(keys))
+            self._habits.read_at_home(keys)
             return  # without waiting for the step that another thread may be taking
         with self._lock:
             if self._are_home(keys):  # also if another thread closed this while it held the lock
                 return
-            self._read.update(key for key in keys if not self._are_home([key]))
-            if len(self._read - self._usual) > SINGLY:
+            self._habits.read(key for key in keys if not self._are_home([key]))
+            if self._habits.wants_all:
                 self.pull()
             else:
-                usual = self._usual.intersection(self._home) if self._usual.intersection(keys) else set[int]()
-                self._fetch_home(usual.union(keys))
+                self._fetch_home(self._habits.with_usual(keys) & self._home.keys())
 
     def will_write(self, variables: Iterable[tf.Variable]) -> None:
         """The user may change these variables: from now on only the user's own replicas are up to date."""
@@ -355,12 +352,6 @@ class Replicas:
             held.clear()
         self._latest = None
         self.transfers.forget()
-
-    def _learn(self) -> None:
-        """Count what the user read since the last placed step as usual, unless it is more than MOST_USUAL variables."""
-        if self._read:
-            self._usual = self._read if len(self._read) <= MOST_USUAL else self._usual
-            self._read = set()
 
     def _written_while_lent(self, keys: Sequence[int]) -> bool:
         """Note that the user writes these variables, if that need not wait for the running step; returns whether."""
