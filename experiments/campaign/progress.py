@@ -8,7 +8,7 @@ from experiments.campaign.cells import Cell
 from experiments.campaign.store import StoredTrial
 
 
-class Progress:
+class CampaignProgress:
     """Receives each event as it happens; several cells may be under way at the same time."""
 
     def begin(self, done: int, total: int) -> None:

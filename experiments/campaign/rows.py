@@ -79,7 +79,7 @@ class FailureRow(msgspec.Struct, array_like=True):
     at: Moment
 
 
-class Final(msgspec.Struct):
+class FinalRow(msgspec.Struct):
     """The checked fields of a cell's final: its best mapping beside the best single device."""
 
     best_s: Seconds
@@ -91,7 +91,7 @@ class Final(msgspec.Struct):
     devices: list[Number] = msgspec.field(default_factory=list)
 
 
-class Carried(msgspec.Struct):
+class CarriedRow(msgspec.Struct):
     """A placement that was carried over from another campaign."""
 
     placement: list[Number]
@@ -101,7 +101,7 @@ class Carried(msgspec.Struct):
     predicted_s: Seconds
 
 
-class Source(msgspec.Struct):
+class SourceRow(msgspec.Struct):
     """A case from which placements might have been carried over."""
 
     store: str
@@ -110,15 +110,15 @@ class Source(msgspec.Struct):
     mappings: Number
 
 
-class Warm(msgspec.Struct):
+class WarmRow(msgspec.Struct):
     """A warm start."""
 
-    carried: list[Carried]
-    cases: list[Source]
+    carried: list[CarriedRow]
+    cases: list[SourceRow]
     start_s: Seconds | None = None
 
 
-class Opened(msgspec.Struct):
+class OpenedRow(msgspec.Struct):
     """The checked fields of the facts found out about a case."""
 
     devices: list[str] = msgspec.field(default_factory=list)
@@ -129,7 +129,7 @@ class Opened(msgspec.Struct):
     calibration: dict[str, Any] | None = None
     ops: Number | None = None
     groups: Number | None = None
-    warm_start: Warm | None = None
+    warm_start: WarmRow | None = None
 
 
 assert (PREDICTED, MEASURED) == ("predicted", "measured")  # the literals in HeldRow

@@ -15,7 +15,7 @@ from experiments.campaign.cell_search import CellSearch
 from experiments.campaign.cells import MEASURED, MINUTES_UP, PREDICTED, Case, Cell
 from experiments.campaign.open_case import AwayError, Calibration, CaseError, InterruptedOpeningError, OpenCase, Ready
 from experiments.campaign.predicted import PredictedCase
-from experiments.campaign.progress import Progress
+from experiments.campaign.progress import CampaignProgress
 from experiments.campaign.spec import Spec
 from experiments.campaign.store import PROFILE, SHAPE, CampaignStore, Held, StoredTrial, WantedCell
 from experiments.campaign.warm_start import (
@@ -41,7 +41,7 @@ PAUSES_S = (60.0, 120.0, 300.0, 600.0)  # before devices that went away are trie
 POLL_S = 1.0  # between two checks whether Ctrl-C ended a pause
 
 
-def open_case(case: Case, store: CampaignStore, progress: Progress, over: Stop = never) -> OpenCase:
+def open_case(case: Case, store: CampaignStore, progress: CampaignProgress, over: Stop = never) -> OpenCase:
     """Open the case, so that it can evaluate placements.
 
     Raises PlacerError if that fails, and InterruptedOpeningError if `over()` meanwhile.
@@ -63,10 +63,10 @@ class Campaign:
 
     spec: Spec
     store: CampaignStore
-    progress: Progress = field(default_factory=Progress)
+    progress: CampaignProgress = field(default_factory=CampaignProgress)
     over: Stop = never
     clock: Clock = time.perf_counter
-    opener: Callable[[Case, CampaignStore, Progress, Stop], OpenCase] = open_case
+    opener: Callable[[Case, CampaignStore, CampaignProgress, Stop], OpenCase] = open_case
     search_files: SearchCells | None = None  # searches the cells of files first, instead of this process
     sleep: Callable[[float], None] = time.sleep
     in_a_row: int = 0

@@ -20,10 +20,10 @@ from experiments.campaign.cells import MEASURED, Limits
 from experiments.campaign.rows import (
     ERRORS,
     FailureRow,
-    Final,
+    FinalRow,
     HeldRow,
     Number,
-    Opened,
+    OpenedRow,
     Seconds,
     StateRow,
     checked,
@@ -292,7 +292,7 @@ class CampaignStore:
         """The facts found out about a case before its search began; None if they are not stored."""
         found = self._rows("SELECT opened FROM cases WHERE key = ? AND opened IS NOT NULL", case_key)
         with self._reading("cases"):
-            return checked(found[0][0], Opened) if found else None
+            return checked(found[0][0], OpenedRow) if found else None
 
     def content(self, case_key: str, name: str) -> bytes | None:
         """Further data about a case, PROFILE or SHAPE, which few callers need; None if it is not stored."""
@@ -381,7 +381,7 @@ class CampaignStore:
 def _held(found: Sequence[Any], trials: tuple[StoredTrial, ...]) -> Held:
     """A stored cell from its row. Raises ERRORS."""
     row = typed(found, HeldRow)
-    final = None if row.final is None else checked(row.final, Final)
+    final = None if row.final is None else checked(row.final, FinalRow)
     state = unsealed(row.state)
     return Held(
         row.key, row.case_key, row.kind, row.searcher, row.seed, row.wanted or None, row.minutes, state, row.ended,

@@ -38,7 +38,7 @@ class ProfileSettings:
 
 
 @dataclass(frozen=True)
-class Profiled:
+class ProfileResult:
     """The result of profiling."""
 
     rows: tuple[OperatorRow, ...]  # of this run
@@ -53,7 +53,7 @@ def profile_command(
     store: Path | None,
     target: Path | None,
     progress: Callable[[int], AbstractContextManager[Advance]],
-) -> Profiled:
+) -> ProfileResult:
     """Measure operators, keep them in `store`, fit models to them, and export them to `target`.
 
     progress: called with the number of steps to show. Raises BadInputError for a model or device that cannot be used,
@@ -87,7 +87,7 @@ def profile_command(
         rows, known, lost = _keep(profiles, store, target)  # before the devices are closed, which may be cut short
     kinds = dict.fromkeys(row.device_kind for row in rows if row.network != YARDSTICKS and row.median_s > LEAST_S)
     models = [fit_models(known, kind) for kind in kinds or (None,)]
-    return Profiled(tuple(rows), tuple(models), devices.topology.names, time.perf_counter() - begin_s, tuple(lost))
+    return ProfileResult(tuple(rows), tuple(models), devices.topology.names, time.perf_counter() - begin_s, tuple(lost))
 
 
 def _keep(

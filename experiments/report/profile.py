@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from experiments.jobs.profile import Profiled
+from experiments.jobs.profile import ProfileResult
 from experiments.report.console import literal_console
 from experiments.report.text import cell, percent
 from surrogate.operators.models import SMALL_S, OperatorModels
@@ -14,7 +14,7 @@ from surrogate.operators.models import SMALL_S, OperatorModels
 Facts = dict[str, Any]
 
 
-def profile_facts(found: Profiled) -> Facts:
+def profile_facts(found: ProfileResult) -> Facts:
     """The facts that `placer profile --json` prints; errors are fractions."""
     return {
         "networks": sorted({name for models in found.models for name in models.networks}),
@@ -46,7 +46,7 @@ def family_facts(models: OperatorModels) -> list[Facts]:
     return facts
 
 
-def show_profile(found: Profiled) -> None:
+def show_profile(found: ProfileResult) -> None:
     """Print the families as a table for each kind of device."""
     console = literal_console()
     for models in found.models:

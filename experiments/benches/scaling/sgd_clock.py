@@ -94,7 +94,7 @@ def with_server_links(devices: Devices) -> Topology:
 
 
 @dataclass(frozen=True)
-class Profiled:
+class ProfiledConfig:
     """A network's step on one device: costs of its ops on each core's first worker, and the rates at which its batch is
     read and copied. reference_s: of the reference step beside the profile, a median like the costs.
     """
@@ -168,7 +168,7 @@ def compared(config: Config, devices: Devices, beside: TimedStep, path: Path, cl
             }
 
 
-def profiled_alone(config: Config, devices: Devices, beside: TimedStep, path: Path, clock: Clock) -> Profiled:
+def profiled_alone(config: Config, devices: Devices, beside: TimedStep, path: Path, clock: Clock) -> ProfiledConfig:
     """Profile the step on the first worker of each core, and time reading and copying its batch."""
     from placer.profile.profiler import profile
 
@@ -181,7 +181,7 @@ def profiled_alone(config: Config, devices: Devices, beside: TimedStep, path: Pa
         arrays, first = file.read(), [devices.tf_name(0)] * len(step.inputs)
         io = bytes_per_s(file.read, file.batch_bytes, REPEATS, clock)
         host = bytes_per_s(lambda: copied(arrays, first), file.batch_bytes, REPEATS, clock)
-    return Profiled(config, graph, file.batch_bytes, io, host, median(reference_s))
+    return ProfiledConfig(config, graph, file.batch_bytes, io, host, median(reference_s))
 
 
 def timed_steps(config: Config, devices: Devices, path: Path, clock: Clock) -> Iterator[tuple[str, TimedStep]]:

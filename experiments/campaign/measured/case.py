@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from experiments.campaign.cells import MEASURED, Case, located
 from experiments.campaign.measured.process import FAILED, CaseProcess, ProcessError
-from experiments.campaign.measured.profiled import Profiled, plain_calibration
+from experiments.campaign.measured.profiled import StoredProfile, plain_calibration
 from experiments.campaign.measured.session import Known
 from experiments.campaign.open_case import AwayError, Calibration, CaseError, OpenCase, Told
-from experiments.campaign.progress import Progress
+from experiments.campaign.progress import CampaignProgress
 from experiments.campaign.rows import ERRORS, from_plain
 from experiments.campaign.store import PROFILE, CampaignStore
 from experiments.jobs.search.settings import SearchSettings
@@ -30,7 +30,7 @@ class MeasuredCase(OpenCase):
     kind = MEASURED
     clocked = True
 
-    def __init__(self, case: Case, store: CampaignStore, progress: Progress, over: Stop = never) -> None:
+    def __init__(self, case: Case, store: CampaignStore, progress: CampaignProgress, over: Stop = never) -> None:
         """Opens the devices.
 
         Raises CaseError if the devices or the model cannot be used or are not those in the store; if that may pass,
@@ -69,10 +69,10 @@ class MeasuredCase(OpenCase):
         return float(self._facts["bound_s"])
 
     @cached_property
-    def profiled(self) -> Profiled:
+    def profiled(self) -> StoredProfile:
         """The stored profile of the step, which is the same in every session."""
         assert self.profile is not None
-        return Profiled.decoded(self.profile)
+        return StoredProfile.decoded(self.profile)
 
     def problem(self, calibration: Calibration) -> Problem:
         """The groups to place, with costs corrected by `calibration`."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.campaign.cells import MEASURED
-from experiments.campaign.measured.profiled import Profiled
+from experiments.campaign.measured.profiled import StoredProfile
 from experiments.campaign.rows import ERRORS, lead
 from experiments.campaign.store import PROFILE, CampaignStore, Held
 from placer.errors import BadInputError, PlacerError
@@ -61,7 +61,7 @@ def _best(store: CampaignStore, case: str, cells: Sequence[Held]) -> MappingFile
         raise LookupError("its profile is missing")
     # The run order is part of what was measured. It follows from the costs as the search had corrected them.
     calibration = (opened if held.state is None else held.state).get("calibration")
-    prediction = Profiled.decoded(content).calibrated(calibration)
+    prediction = StoredProfile.decoded(content).calibrated(calibration)
     groups = prediction.groups
     found = groups.expand_mapping(Mapping(groups.graph, prediction.topology, tuple(final["devices"])))
     return mapping_file(

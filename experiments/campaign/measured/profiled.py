@@ -20,7 +20,7 @@ from surrogate.calibrate.calibration import Calibration
 
 
 @dataclass(frozen=True)
-class Profiled:
+class StoredProfile:
     """A step's ops with their costs, the groups they were joined to, and the devices with their measured links.
 
     made_on: identifies the machine and its devices (placer.measure.store.topology_key). machine: the machine's name; ""
@@ -36,14 +36,14 @@ class Profiled:
     machine: str = ""
 
     @classmethod
-    def of(cls, prediction: Prediction, made_on: str, machine: str = "") -> Profiled:
+    def of(cls, prediction: Prediction, made_on: str, machine: str = "") -> StoredProfile:
         """The profiled step of a prediction by the profiled costs alone."""
         groups = prediction.groups
         topology, headroom = prediction.topology, prediction.headroom
         return cls(groups.fine, groups.graph, groups.members, topology, headroom, made_on, machine)
 
     @classmethod
-    def decoded(cls, content: bytes) -> Profiled:
+    def decoded(cls, content: bytes) -> StoredProfile:
         """Decode the bytes of `encoded`. Raises PlacerError if they are damaged or of another version."""
         try:
             return msgspec.json.decode(zlib.decompress(content), type=cls)

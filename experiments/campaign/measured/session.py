@@ -14,8 +14,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from experiments.campaign.measured.profiled import Profiled, plain_calibration
-from experiments.campaign.open_case import AwayError
+from experiments.campaign.measured.profiled import StoredProfile, plain_calibration
+from experiments.campaign.open_case import AwayError, Told
 from experiments.campaign.rows import to_plain
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job, Workbench
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 FINAL_REPEATS = 30
 ANCHOR_GONE = "the fastest single device does not run the step any more"
-
-Told = list[tuple[Placement, Result]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Known:
 class Session:
     """Open devices, and the step whose placements are measured on them."""
 
-    def __init__(self, job: Job, profiled: Profiled, known: Known | None) -> None:
+    def __init__(self, job: Job, profiled: StoredProfile, known: Known | None) -> None:
         """known: None in the case's first session. Raises AwayError if the anchor no longer runs, and PlacerError if no
         device alone ever ran.
         """
@@ -137,14 +135,14 @@ def opened(settings: SearchSettings, known: Known | None, progress: Progress) ->
     now, and the errors of the stages of `placer search` (BadInputError and PlacerError).
     """
     traced = trace_model(settings, progress)
-    profiled = None if known is None else Profiled.decoded(known.profile)
+    profiled = None if known is None else StoredProfile.decoded(known.profile)
     if profiled is not None:
         _check_model(settings.model, traced, profiled)
     progress.phase("opening devices" if known else "opening devices, measuring links")
     with _open(settings, links=known is None) as devices:
         if profiled is None:
             prediction = profile_model(traced, devices, settings, progress)
-            profiled = Profiled.of(prediction, topology_key(devices.topology), node_name())
+            profiled = StoredProfile.of(prediction, topology_key(devices.topology), node_name())
         else:
             _check_devices(settings.devices, devices, profiled)
         begin_s = time.perf_counter()
@@ -165,7 +163,7 @@ def _open(settings: SearchSettings, *, links: bool) -> Devices:
         raise AwayError(str(error)) from error
 
 
-def _check_model(model: str, traced: TracedModel, profiled: Profiled) -> None:
+def _check_model(model: str, traced: TracedModel, profiled: StoredProfile) -> None:
     now, then = traced.captured.graph, profiled.fine
     if now.fingerprint != then.fingerprint:
         raise BadInputError(
@@ -179,7 +177,7 @@ def _check_model(model: str, traced: TracedModel, profiled: Profiled) -> None:
         )
 
 
-def _check_devices(spec: str | None, devices: Devices, profiled: Profiled) -> None:
+def _check_devices(spec: str | None, devices: Devices, profiled: StoredProfile) -> None:
     if topology_key(devices.topology) != profiled.made_on:
         now, then = (", ".join(topology.names) for topology in (devices.topology, profiled.topology))
         if now != then:

@@ -14,7 +14,7 @@ from typing import Any
 import placer
 from experiments.campaign.cells import MINUTES_UP, Cell, Limits
 from experiments.campaign.open_case import Ready
-from experiments.campaign.progress import Progress
+from experiments.campaign.progress import CampaignProgress
 from experiments.campaign.ray.ahead import BATCH_S, Batch, Begun, Clock, Point, search_ahead
 from experiments.campaign.spec import Spec
 from experiments.campaign.store import CampaignStore, Held
@@ -50,7 +50,7 @@ class ParallelSearches:
 
     spec: Spec
     store: CampaignStore
-    progress: Progress = field(default_factory=Progress)
+    progress: CampaignProgress = field(default_factory=CampaignProgress)
     over: Stop = never
     clock: Clock = time.perf_counter
     batch_s: float = BATCH_S  # of search between two messages

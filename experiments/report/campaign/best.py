@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 from experiments.campaign.cells import MEASURED, Case, beside
-from experiments.campaign.measured.profiled import Profiled
+from experiments.campaign.measured.profiled import StoredProfile
 from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.rows import ERRORS, lead
 from experiments.campaign.store import PROFILE, CampaignStore, Held
@@ -104,7 +104,7 @@ def searched(key: str, kind: str, cases: Mapping[str, Case], store: CampaignStor
         if content is None:
             raise GoneError("its model was not profiled yet")
         try:
-            prediction = Profiled.decoded(content).calibrated((store.opened(key) or {}).get("calibration"))
+            prediction = StoredProfile.decoded(content).calibrated((store.opened(key) or {}).get("calibration"))
         except (PlacerError, *ERRORS) as error:
             raise GoneError(f"what was profiled is damaged in the store ({error})") from None
         return prediction.problem, prediction.groups

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from experiments.campaign.cells import Cell
-from experiments.campaign.progress import Progress
+from experiments.campaign.progress import CampaignProgress
 from experiments.campaign.store import StoredTrial
 from experiments.report.campaign.warm_starts import warm_lines
 from experiments.report.console import literal_console
@@ -20,7 +20,7 @@ from placer.number_format import short_ms
 Facts = dict[str, Any]
 
 
-class CampaignBar(Progress):
+class CampaignBar(CampaignProgress):
     """A bar on a terminal, with an ETA by this run's pace; a line per cell and improvement everywhere; all on stderr.
 
     several: whether several cells are under way at the same time; then each line names its cell.
@@ -100,9 +100,9 @@ class CampaignBar(Progress):
         return f"best {short_ms(best_s)}{against}"
 
 
-def progress(quiet: bool, *, several: bool = False) -> Progress:
-    """A CampaignBar, or a silent Progress if `quiet`. several: as for CampaignBar."""
-    return Progress() if quiet else CampaignBar(several=several)
+def progress(quiet: bool, *, several: bool = False) -> CampaignProgress:
+    """A CampaignBar, or a silent CampaignProgress if `quiet`. several: as for CampaignBar."""
+    return CampaignProgress() if quiet else CampaignBar(several=several)
 
 
 def show_standing(facts: Facts) -> None:

@@ -14,7 +14,7 @@ import pytest
 from experiments.campaign.cell_search import CellSearch
 from experiments.campaign.measured import case as measured_case
 from experiments.campaign.measured.case import MeasuredCase
-from experiments.campaign.progress import Progress
+from experiments.campaign.progress import CampaignProgress
 from experiments.campaign.spec import read_spec
 from experiments.campaign.store import CampaignStore
 from experiments.report.campaign.page_record import campaign_record
@@ -156,7 +156,7 @@ def test_the_questions_are_those_of_a_search_that_was_not_killed(folder, monkeyp
     path = folder[0]
     with CampaignStore(path / "campaign.sqlite", reads=True) as store:
         for cell, held in zip(read_spec(path / "campaign.toml").cells, store.held(), strict=True):
-            search = CellSearch(cell, MeasuredCase(cell.case, store, Progress()))
+            search = CellSearch(cell, MeasuredCase(cell.case, store, CampaignProgress()))
             for trial in held.trials:
                 assert search.ask() == trial.placement
                 search.tell(trial.placement, trial.result)

@@ -10,7 +10,7 @@ from experiments.campaign.cells import MEASURED
 from experiments.campaign.measured import case as measured_case
 from experiments.campaign.measured.mappings import write_best
 from experiments.campaign.measured.process import AWAY, FAILED, LOST, ProcessError, _said
-from experiments.campaign.measured.profiled import Profiled, plain_calibration
+from experiments.campaign.measured.profiled import StoredProfile, plain_calibration
 from experiments.campaign.measured.session import _check_devices, _check_model
 from experiments.campaign.open_case import AwayError, InterruptedOpeningError
 from experiments.campaign.rows import to_plain
@@ -47,7 +47,7 @@ def profiled():
     """Two towers, profiled; each op is a group."""
     graph = towers()
     groups = Groups(graph, graph, tuple((i,) for i in range(len(graph))))
-    return Profiled.of(Prediction.profiled(groups, TOPOLOGY, 0.0), "here")
+    return StoredProfile.of(Prediction.profiled(groups, TOPOLOGY, 0.0), "here")
 
 
 class Process:
@@ -61,7 +61,7 @@ class Process:
         Process.begun.append((settings, known))
         if Process.opening and (error := Process.opening.pop(0)):
             raise error
-        self.step = profiled() if known is None else Profiled.decoded(known.profile)
+        self.step = profiled() if known is None else StoredProfile.decoded(known.profile)
         self.profile = self.step.encoded()
         problem = self.step.units
         told = [(placement, self.measure(problem.devices(placement), None)) for placement in problem.singles()]
@@ -182,7 +182,7 @@ def test_what_was_profiled_is_not_profiled_again(folder):
 
 def test_a_stored_profile_is_what_it_was_to_the_last_bit():
     before = profiled()
-    after = Profiled.decoded(before.encoded())
+    after = StoredProfile.decoded(before.encoded())
     told = [(place, Measured(1.0 + 0.1 * i)) for i, place in enumerate(before.units.singles())]
     calibrations = [plain_calibration(each.recalibrated(told, None)) for each in (before, after)]
     assert calibrations[0] == calibrations[1]
@@ -194,7 +194,7 @@ def test_a_stored_profile_is_what_it_was_to_the_last_bit():
 
 def test_a_damaged_profile_is_one_line():
     with pytest.raises(PlacerError, match="name another store") as refused:
-        Profiled.decoded(b"nothing")
+        StoredProfile.decoded(b"nothing")
     assert "\n" not in str(refused.value)
 
 
@@ -331,7 +331,7 @@ def test_a_model_that_has_changed_is_left_out_with_the_reason(folder):
 
 def _checked(now, then):
     traced = SimpleNamespace(captured=SimpleNamespace(graph=replace(towers(), content=now)))
-    stored = Profiled.decoded(replace(profiled(), fine=replace(towers(), content=then)).encoded())
+    stored = StoredProfile.decoded(replace(profiled(), fine=replace(towers(), content=then)).encoded())
     _check_model("towers", traced, stored)
 
 
@@ -363,7 +363,7 @@ def test_other_devices_than_a_case_was_begun_on_are_refused_with_what_differs(mo
 
 def test_a_profile_of_an_older_placer_names_no_machine():
     content = zlib.decompress(profiled().encoded()).replace(b',"machine":""', b"")
-    assert b"machine" not in content and Profiled.decoded(zlib.compress(content)).machine == ""
+    assert b"machine" not in content and StoredProfile.decoded(zlib.compress(content)).machine == ""
 
 
 def test_ctrl_c_while_a_case_is_opened_stores_nothing(folder, straight):

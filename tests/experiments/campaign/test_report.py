@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.campaign.cells import MEASURED
-from experiments.campaign.measured.profiled import Profiled
+from experiments.campaign.measured.profiled import StoredProfile
 from experiments.campaign.rows import lead
 from experiments.campaign.run import Campaign, wanted
 from experiments.campaign.spec import read_spec
@@ -190,7 +190,7 @@ def measured(tmp_path):
     cost_s = [{"cpu": sum(fine.ops[i].cost_s["cpu"] for i in group)} for group in members]
     ops = tuple(Op(name, cost_s=cost) for name, cost in zip(("left", "right"), cost_s, strict=True))
     topology = Topology((Device("worker:0", "cpu"), Device("worker:1", "cpu")), (Link("*", "*", 1e-6, 1e9),))
-    profiled = Profiled(fine, OpGraph("towers", ops, (Edge(0, 1, 8),)), members, topology, 0.0, "here")
+    profiled = StoredProfile(fine, OpGraph("towers", ops, (Edge(0, 1, 8),)), members, topology, 0.0, "here")
     ran = [Measured(0.9, 0.01, 8), Measured(0.8, 0.01, 8), Failed("memory", "no room")]
     with CampaignStore(tmp_path / "m.sqlite") as store:
         store.want([WantedCell("m: a, seed 0", "m", MEASURED, {}, "a", 0, 3, None)])
@@ -216,7 +216,7 @@ def test_a_measured_case_is_drawn_by_its_stored_profile(measured):
 
 def test_predictions_stand_beside_what_was_measured(measured):
     (case,) = campaign_record(measured, {}).cases
-    problem = Profiled.decoded(measured.content("m", PROFILE)).prediction.problem
+    problem = StoredProfile.decoded(measured.content("m", PROFILE)).prediction.problem
     assert [(row.step_s, row.predicted_s) for row in case.rows] == [
         (0.9, pytest.approx(problem.predict((1, 1)))), (0.8, pytest.approx(problem.predict((0, 1)))),
     ]  # fmt: skip

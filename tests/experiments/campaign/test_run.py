@@ -8,7 +8,7 @@ import pytest
 
 from experiments.campaign.cell_search import CellSearch
 from experiments.campaign.predicted import PredictedCase
-from experiments.campaign.progress import Progress
+from experiments.campaign.progress import CampaignProgress
 from experiments.campaign.run import Campaign, open_case
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
@@ -309,7 +309,7 @@ def test_what_fails_again_is_told_as_a_failure(folder):
     assert len(found[0][3]) == 5
 
 
-class Counted(Progress):
+class Counted(CampaignProgress):
     """Counts what the bar counts."""
 
     def __init__(self):

@@ -13,7 +13,7 @@ from experiments.benches.scaling.sgd_clock import (
     MEMORY,
     PREFETCH,
     READ,
-    Profiled,
+    ProfiledConfig,
     judged_sgd,
     measure_sgd,
     on_shared_cores,
@@ -37,7 +37,7 @@ STEP = OpGraph(
     ),
     (Edge(0, 1, 4),),
 )
-PROFILED = Profiled(CONFIG, STEP, input_bytes=8.0, io_bytes_per_s=4.0, host_bytes_per_s=8.0, reference_s=0.01)
+PROFILED = ProfiledConfig(CONFIG, STEP, input_bytes=8.0, io_bytes_per_s=4.0, host_bytes_per_s=8.0, reference_s=0.01)
 
 
 def test_workers_are_dealt_to_cores_in_turn():

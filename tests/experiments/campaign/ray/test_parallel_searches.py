@@ -13,7 +13,7 @@ import pytest
 
 import placer
 from experiments.benches.simulator_speed import layered, machine
-from experiments.campaign.progress import Progress
+from experiments.campaign.progress import CampaignProgress
 from experiments.campaign.ray.parallel_searches import ParallelSearches
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
@@ -77,7 +77,7 @@ def straight(folder):
 
 def run(path, progress=None, over=lambda: False, by_ray=True):
     """Run the campaign; what is then stored of it, and its failures."""
-    spec, shown = read_spec(path), progress or Progress()
+    spec, shown = read_spec(path), progress or CampaignProgress()
     with CampaignStore(spec.store) as store:
         search_files = ParallelSearches(spec, store, shown, over, batch_s=EACH).run if by_ray else None
         Campaign(spec, store, shown, over, search_files=search_files).run()
@@ -118,7 +118,7 @@ def searching(process):
     return found
 
 
-class At(Progress):
+class At(CampaignProgress):
     """Does something once, when so many measurements have been stored."""
 
     def __init__(self, when, what):
