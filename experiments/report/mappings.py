@@ -8,10 +8,11 @@ from typing import Any
 from rich.table import Column, Table
 
 from experiments.report.console import literal_console
-from experiments.report.text import cell
+from experiments.report.text import cell, split_idle
 from placer.number_format import mib, ms
 
 Facts = dict[str, Any]
+MOST_PAIRS = 40  # of devices between which tensors cross, listed one by one
 
 
 def show_mapping(facts: Facts) -> None:
@@ -19,16 +20,24 @@ def show_mapping(facts: Facts) -> None:
     console = literal_console()
     has_more = facts["checked"]
     table = Table("device", *_right("ops", *(["busy", "memory"] if has_more else [])))
-    for name, device in facts["devices"].items():
+    rows, idle = split_idle(list(facts["devices"].items()), lambda row: not row[1]["ops"])
+    for name, device in rows:
         more = [_busy(device["busy_s"]), mib(device["memory_bytes"])] if has_more else []
         table.add_row(cell(name), f"{device['ops']:,}", *more)
     console.print(cell(_title(facts), 200), style="bold")
     console.print(table)
+    if idle:
+        console.print(f"... and {idle} devices that run no op.")
     if facts["crossing"]:
         table = Table("from", "to", *_right("tensors", "in all"))
-        for link in facts["crossing"]:
+        largest = sorted(facts["crossing"], key=lambda link: link["bytes"], reverse=True)
+        for link in facts["crossing"] if len(largest) <= MOST_PAIRS else largest[:MOST_PAIRS]:
             table.add_row(cell(link["src"]), cell(link["dst"]), f"{link['tensors']:,}", mib(link["bytes"]))
         console.print(table)
+        if rest := largest[MOST_PAIRS:]:
+            console.print(
+                f"... and {len(rest)} pairs of devices with {mib(sum(link['bytes'] for link in rest))} in all."
+            )
     for line in _lines(facts):
         console.print(line)
     if not has_more:

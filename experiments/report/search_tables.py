@@ -13,7 +13,7 @@ from experiments.jobs.plan import Simulated
 from experiments.jobs.search.finding import Finding, Pipelined, Trial, step_s
 from experiments.report.console import literal_console
 from experiments.report.gantt import gantt_text
-from experiments.report.text import MOST, cell, printable
+from experiments.report.text import MOST, cell, printable, split_idle
 from placer.number_format import mib, ms
 from placer.result import Failed, Measured
 from placer.splits.plan import SplitPlan
@@ -227,10 +227,13 @@ def show_facts(facts: Facts) -> None:
         )
         console.print(f"{within}; {against} (searcher {facts['searcher']})")
     table = Table("device", "load", "busy", "memory", "peak memory")
-    for name, d in facts["devices"].items():
+    rows, idle = split_idle(list(facts["devices"].items()), lambda row: not any(row[1].values()))
+    for name, d in rows:
         memory, peak = mib(d["memory_bytes"]), mib(d["memory_peak_bytes"])
         table.add_row(cell(name, 40), ms(d["load"]), ms(d["busy_s"]), memory, peak)
     console.print(table)
+    if idle:
+        console.print(f"... and {idle} devices that run nothing and hold nothing.")
     for note in facts.get("notes", ()):
         console.print(printable(note, MOST), soft_wrap=True)
 

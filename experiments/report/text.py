@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+Row = TypeVar("Row")
+MOST = 4000  # letters of a line
+FEW = 8  # idle devices that a table lists
 
 
 def percent(share: float | None) -> str:
     """A share with one digit after the point; None is "-"."""
     return "-" if share is None else f"{share:.1%}"
-
-
-MOST = 4000  # letters of a line
 
 
 def printable(name: str, length: int) -> str:
@@ -23,6 +25,13 @@ def printable(name: str, length: int) -> str:
 def cell(text: object, length: int = 60) -> str:
     """A name in a table or its title, printable and cut."""
     return printable(str(text), length)
+
+
+def split_idle(rows: Sequence[Row], is_idle: Callable[[Row], bool]) -> tuple[list[Row], int]:
+    """The rows to show in a table of devices, and how many idle ones are left out: none unless more than FEW are."""
+    busy = [row for row in rows if not is_idle(row)]
+    idle = len(rows) - len(busy)
+    return (busy, idle) if idle > FEW else (list(rows), 0)
 
 
 def _escaped(text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.jobs.mappings import compared, shown
-from experiments.report.mappings import show_difference, show_mapping
+from experiments.report.mappings import MOST_PAIRS, show_difference, show_mapping
 from placer.errors import BadInputError
 from placer.graph.graph_files import write_graph, write_topology
 from placer.graph.mapping import Mapping
@@ -122,3 +122,12 @@ def test_all_of_it_is_printed(tmp_path: Path, files: tuple[Path, Path], capsys: 
     )
     show_difference(compared(one, one))
     assert "0 of 5 ops run on another device." in capsys.readouterr().out
+
+
+def test_many_pairs_of_devices_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = range(1, MOST_PAIRS + 4)
+    link = {"dst": "d", "tensors": 1}
+    crossing = [{**link, "src": f"from:{size}", "bytes": size * 2**20} for size in sizes]
+    show_mapping({**shown(written(tmp_path, (0,) * 5)), "crossing": crossing})
+    out = capsys.readouterr().out
+    assert "from:4 " in out and "from:3 " not in out and "... and 3 pairs of devices with 6.0 MiB in all." in out
