@@ -19,8 +19,16 @@ def evenly_timed(
     most MOST_TRIES times in all. wall, steady: clocks, seconds.
     """
     for _ in range(MOST_TRIES):
-        apart_s = wall() - steady()
+        least_s, most_s = _apart_s(wall, steady)
         found = run()
-        if abs(wall() - steady() - apart_s) < APART_S:
+        least_now_s, most_now_s = _apart_s(wall, steady)
+        if max(least_now_s - most_s, least_s - most_now_s) < APART_S:
             break
     return found
+
+
+def _apart_s(wall: Callable[[], float], steady: Callable[[], float]) -> tuple[float, float]:
+    """The least and the most that the clocks may be apart, in seconds: this thread may be held up between two looks."""
+    before_s = steady()
+    wall_s = wall()
+    return wall_s - steady(), wall_s - before_s

@@ -35,6 +35,16 @@ def test_what_was_timed_across_a_step_of_the_wall_clock_is_timed_again(sets_s: l
     assert evenly_timed(clocks.run, lambda: clocks.wall_s, lambda: clocks.steady_s) == runs
 
 
+def test_a_thread_that_is_held_up_between_two_clocks_finds_none_set() -> None:
+    clocks = Clocks([0.0])
+
+    def held_up(now_s: float) -> float:
+        clocks.wall_s, clocks.steady_s = clocks.wall_s + 9.0, clocks.steady_s + 9.0
+        return now_s
+
+    assert evenly_timed(clocks.run, lambda: held_up(clocks.wall_s), lambda: held_up(clocks.steady_s)) == 1
+
+
 def test_a_traced_call_of_a_session_is_one() -> None:
     clocks = Clocks([3600.0, 0.0])
     run_traced(SimpleNamespace(run=clocks.run), [], wall=lambda: monotonic() + clocks.wall_s - clocks.steady_s)
