@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -98,6 +99,18 @@ def listening_ports() -> set[int]:
         with listener:
             ports.add(int(listener.getsockname()[1]))
     return ports
+
+
+@contextmanager
+def held_port(port: int) -> Iterator[None]:
+    """Within the block, the kernel gives a port that is in use by nobody to no other program that asks for any port, or
+    connects from one. A server that sets SO_REUSEADDR, as TensorFlow's does, can listen there nevertheless.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
+        with suppress(OSError):  # it is in use: whoever wants to listen there says so
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            holder.bind(("0.0.0.0", port))
+        yield
 
 
 def _only_from(indices: Collection[int]) -> bytes:

@@ -23,7 +23,7 @@ from placer.devices.host.child_python import module_command
 from placer.devices.host.cores import usable_cores
 from placer.devices.host.machine import cores_of_cpu
 from placer.devices.host.memory import available_bytes
-from placer.devices.ports.binding import LOOPBACK, bind, interface_of
+from placer.devices.ports.binding import LOOPBACK, bind, held_port, interface_of
 from placer.devices.ports.keepalive import keep_alive_from_now
 from placer.devices.ports.listen_watch import ListenWatch
 from placer.devices.workers import freed_memory
@@ -138,7 +138,8 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     try:
         listen, cores = Listen.parsed(flags.listen), parse_cores(flags.cores)
-        info = _served(listen, cores, flags.whole)
+        with held_port(listen.port):  # TensorFlow takes a while to load
+            info = _served(listen, cores, flags.whole)
     except PlacerError as error:
         print(one_line(f"placer: {error}"), file=sys.stderr, flush=True)
         os._exit(error.exit_code)

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -21,6 +21,7 @@ from placer.devices.host.child_python import module_command, module_paths
 from placer.devices.host.cores import by_place, usable_cores
 from placer.devices.host.machine import ONEDNN
 from placer.devices.host.memory import available_bytes
+from placer.devices.ports.binding import held_port
 from placer.devices.workers.setting import setting
 from placer.devices.workers.worker import READY, READY_UNPINNED
 from placer.errors import BadInputError, PlacerError, short
@@ -64,6 +65,7 @@ class Workers:
     closed: bool = False
     changed: Callable[[], None] | None = field(default=None, repr=False, compare=False)  # called after a restart
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    _held: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)  # the ports, from `hold_ports` on
 
     def __len__(self) -> int:
         return len(self.ports)
@@ -82,6 +84,11 @@ class Workers:
     def running(self, task: int) -> bool:
         """Whether the process of worker number `task` is alive."""
         return task < len(self.processes) and self.processes[task].poll() is None
+
+    def hold_ports(self) -> None:
+        """Keep the ports for the workers until `close`, even while none listens there because it starts or restarts."""
+        for port in self.ports:
+            self._held.enter_context(held_port(port))
 
     def restart(self, task: int, clock: Callable[[], float] = time.monotonic) -> None:
         """Restart worker number `task` on its port and cores, and wait until it serves, which takes seconds.
@@ -133,6 +140,7 @@ class Workers:
             self.closed = True
             _end(self.processes)
             self.processes.clear()
+            self._held.close()
 
 
 def start_workers(
@@ -157,6 +165,7 @@ def start_workers(
     workers = Workers(wanted, cores, limits=limits or {})
     atexit.register(workers.close)
     try:
+        workers.hold_ports()
         for task in range(count):
             workers.processes.append(_start(workers, task))
         deadline = clock() + START_TIMEOUT_S
@@ -194,7 +203,7 @@ def free_ports(count: int) -> tuple[int, ...]:
     sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
     try:
         for s in sockets:
-            s.bind(("127.0.0.1", 0))
+            s.bind(("0.0.0.0", 0))  # TensorFlow binds all addresses
         return tuple(int(s.getsockname()[1]) for s in sockets)
     finally:
         for s in sockets:
@@ -219,7 +228,7 @@ def fence_bytes() -> int | None:
 def _check_free(port: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
         try:
-            s.bind(("127.0.0.1", port))
+            s.bind(("0.0.0.0", port))
         except OSError as error:
             raise BadInputError(f"port {port} cannot be used for a worker ({error.strerror}); name another.") from error
 

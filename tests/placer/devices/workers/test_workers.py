@@ -13,12 +13,13 @@ import psutil
 import pytest
 
 from placer.devices.ports import binding
-from placer.devices.ports.binding import bind_to_loopback, listening_ports
+from placer.devices.ports.binding import bind_to_loopback, held_port, listening_ports
 from placer.devices.workers import workers as workers_module
 from placer.devices.workers.worker import serve
 from placer.devices.workers.workers import Workers, _check_free, free_ports, no_proxy, share_cores, start_workers
 from placer.errors import BadInputError, PlacerError
 
+LATE_S = 300
 PARENT = """
 import os, sys, threading, time
 from placer.devices.workers.workers import start_workers
@@ -74,6 +75,44 @@ def test_free_ports_are_free_and_different():
     ports = free_ports(5)
     assert len(set(ports)) == 5
     for port in ports:
+        _check_free(port)
+
+
+def test_a_port_that_is_held_is_given_to_no_other_program_and_a_server_can_listen_there():
+    (port,) = free_ports(1)
+    with held_port(port):
+        with pytest.raises(BadInputError, match="cannot be used for a worker"):
+            _check_free(port)
+        for address in ("0.0.0.0", "::") if has_ipv6() else ("0.0.0.0",):
+            family = socket.AF_INET6 if address == "::" else socket.AF_INET  # where there is IPv6, TensorFlow uses it
+            with (
+                socket.create_server((address, port), family=family, dualstack_ipv6=address == "::"),
+                socket.create_connection(("127.0.0.1", port), timeout=LATE_S),
+            ):
+                assert port in listening_ports()
+        assert port not in listening_ports()
+        with held_port(port), pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=LATE_S)
+    _check_free(port)
+
+
+def has_ipv6():
+    """Whether a server can listen on IPv6 here, and serve IPv4, too."""
+    try:
+        socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def test_ports_of_workers_are_held_until_they_are_closed(monkeypatch):
+    monkeypatch.setattr(workers_module, "_start", lambda *_: subprocess.Popen(["sleep", "60"], text=True))
+    monkeypatch.setattr(workers_module, "_wait_ready", lambda *_: None)
+    with start_workers(2, cores=[(0,), (0,)]) as workers:
+        for port in workers.ports:
+            with pytest.raises(BadInputError, match="cannot be used for a worker"):
+                _check_free(port)
+    for port in workers.ports:
         _check_free(port)
 
 
