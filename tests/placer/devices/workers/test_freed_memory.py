@@ -13,7 +13,8 @@ from placer.devices.workers.freed_memory import GIVE_BACK, KEEP, NEVER, USUAL_BY
 
 # A process of its own, because what a word says holds for all of it. Each thread has an arena, whose end is freed.
 STORY = """
-import ctypes, gc, os, sys, threading, time
+import ctypes, os, threading
+from types import SimpleNamespace
 from placer.devices.workers import freed_memory
 
 libc = ctypes.CDLL(None)
@@ -36,11 +37,20 @@ def grown():
     thread.start(), thread.join()
     return held() - before
 
+obeyed = threading.Semaphore(0)
+
+def mallopt(*setting):
+    "The last that is done at a word."
+    libc.mallopt(*setting)
+    obeyed.release()
+
 def say(word):
     with open(freed_memory.WORDS_PATH, "w") as file:
         file.write(word)
-    time.sleep(0.2)
+    assert obeyed.acquire(timeout=300), "nobody heeds the word"
 
+library = SimpleNamespace(mallopt=mallopt, malloc_trim=libc.malloc_trim)
+freed_memory.ctypes = SimpleNamespace(CDLL=lambda _: library)
 freed_memory.heed()
 kept = grown()
 say(freed_memory.KEEP)
@@ -52,7 +62,7 @@ print(kept >> 20, given >> 20)
 
 def test_what_a_thread_frees_is_given_back_only_when_it_is_said():
     environment = {**os.environ, freed_memory.SETTING: "10000000000", "MALLOC_MMAP_THRESHOLD_": "33554432"}
-    ran = subprocess.run([sys.executable, "-c", STORY], env=environment, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", STORY], env=environment, capture_output=True, text=True, timeout=600)
     kept, given = map(int, ran.stdout.split())
     assert kept >= 25 and given <= 5, (kept, given, ran.stderr)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import selectors
 import signal
 import socket
@@ -15,6 +14,7 @@ from dataclasses import asdict
 import psutil
 import pytest
 
+from placer.devices.host.cores import usable_cores
 from placer.devices.joining import check_hosts
 from placer.devices.ports.binding import bind_to_interfaces, interface_of, own_address
 from placer.devices.specs import check_spec, worker_addresses
@@ -61,6 +61,12 @@ def placer(*arguments):
     )
 
 
+def two_cores():
+    """Two cores that this process may use, as `--cores` names them; the same one twice if there is a single one."""
+    cores = usable_cores()
+    return str(cores[0]), str(cores[-1])
+
+
 def outer_address():
     """An IPv4 address of this machine that is not on loopback, where it has one."""
     owned = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
@@ -102,7 +108,7 @@ def test_where_nothing_can_listen_is_refused(text, says):
 def test_cores_that_this_process_has_not_are_refused(text):
     with pytest.raises(BadInputError, match="name some of them"):
         parse_cores(text)
-    assert parse_cores(None) == sorted(os.sched_getaffinity(0))
+    assert parse_cores(None) == usable_cores()
 
 
 def test_a_port_in_use_is_bad_input_in_one_line():
@@ -181,7 +187,7 @@ from placer.devices.workers.standalone import rest
 def later():
     time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(60)
+    time.sleep(600)
 
 signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
 threading.Thread(target=later, daemon=True).start()
@@ -192,14 +198,14 @@ rest()
 
 def test_a_signal_that_another_thread_takes_ends_a_worker_at_rest():
     """The same as one that comes just before the main thread sleeps: its handler waits until that thread wakes."""
-    assert subprocess.run([sys.executable, "-c", RESTING], timeout=60, check=False).returncode == 7
+    assert subprocess.run([sys.executable, "-c", RESTING], timeout=LATE_S, check=False).returncode == 7
 
 
 @pytest.mark.nightly
 @pytest.mark.workers
 def test_a_search_over_workers_that_others_started(tmp_path):
     with ExitStack() as stack:
-        served = [stack.enter_context(serving(*SERVE, "--cores", core)) for core in ("0", "1")]
+        served = [stack.enter_context(serving(*SERVE, "--cores", core)) for core in two_cores()]
         addresses = [said["address"] for _, said in served]
         out = tmp_path / "out"
         ended = placer(
@@ -236,7 +242,8 @@ def test_a_worker_with_another_tensorflow_is_refused_when_it_is_joined():
 def test_workers_at_an_outer_address_reach_one_another_and_the_coordinator():
     address = outer_address()
     arguments = ["-m", "placer", "worker", "--listen", f"{address}:0", "--json", "--cores"]
-    with serving(*arguments, "0") as (_, one), serving(*arguments, "1") as (_, other):
+    first, second = two_cores()
+    with serving(*arguments, first) as (_, one), serving(*arguments, second) as (_, other):
         spec = f"{one['address']},{other['address']}"
         ended = placer("devices", "--devices", spec, "--include-local", "--json")
     assert ended.returncode == 0, ended.stderr
