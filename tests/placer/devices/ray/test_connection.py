@@ -20,13 +20,14 @@ LATE_S = 300
 HEAD = "10.0.0.1:6379"
 STARTS = """
 import os, sys
+from placer.devices.host.cores import usable_cores
 from placer.devices.ray.connection import connect
 assert "ray" not in sys.modules
 with connect("local") as outer:
     import ray
     with connect() as inner:
         assert (outer.address, inner.address) == ("local", "local")
-    assert ray.cluster_resources()["CPU"] == len(os.sched_getaffinity(0))
+    assert ray.cluster_resources()["CPU"] == len(usable_cores())
     (node,) = ray.nodes()
     assert node["NodeManagerAddress"] == "127.0.0.1", node
 assert not ray.is_initialized()
@@ -154,8 +155,7 @@ def test_what_ray_says_against_it_is_one_line(ray, monkeypatch):
 
 
 def test_an_address_where_nothing_listens_is_refused_and_ray_never_asked(ray, monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.setitem(sys.modules, "ray", ray)
+    really_probed(ray, monkeypatch)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"127.0.0.1:{closed.getsockname()[1]}"
     for dead in (address, "a..b:6379"):
@@ -166,6 +166,14 @@ def test_an_address_where_nothing_listens_is_refused_and_ray_never_asked(ray, mo
     with pytest.raises(BadInputError, match="no answer within"):
         connect(address)
     assert ray.calls == []
+
+
+def really_probed(ray, monkeypatch):
+    """What listens is asked, for as long as it takes on a busy machine, and `ray` answers what is asked further."""
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(connection, "PROBE_S", LATE_S)
+    monkeypatch.setattr(connection, "FOUND_S", LATE_S)
 
 
 @contextmanager
@@ -185,16 +193,14 @@ def answering(says):
 
 @pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"", b"-ERR"])
 def test_what_listens_and_does_not_speak_grpc_is_refused_and_ray_never_asked(ray, monkeypatch, says):
-    monkeypatch.undo()
-    monkeypatch.setitem(sys.modules, "ray", ray)
+    really_probed(ray, monkeypatch)
     with answering(says) as address, pytest.raises(BadInputError, match="does not speak as Ray does"):
         connect(address)
     assert ray.calls == []
 
 
 def test_a_server_that_greets_as_grpc_does_is_asked_further(ray, monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.setitem(sys.modules, "ray", ray)
+    really_probed(ray, monkeypatch)
     with answering(b"\0\0\x18\4\0\0\0\0\0") as address:
         connect(address).close()
     assert ray.calls == [address, "shutdown"]
