@@ -25,7 +25,7 @@ def run(folder, *arguments):
     """Python in `folder`, with our packages behind it on the path, as in an ordinary install."""
     environment = {**os.environ, "PYTHONPATH": str(HOME)}
     done = subprocess.run(
-        [sys.executable, *map(str, arguments)], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, *map(str, arguments)], cwd=folder, env=environment, capture_output=True, text=True, timeout=900
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -350,5 +350,5 @@ print("placed")
     [(TOO_LATE, "call placer.split('cpus:2') first thing"), pytest.param(IN_TIME, "placed", marks=pytest.mark.nightly)],
 )
 def test_a_program_that_divides_its_cpu(story, says):
-    ran = subprocess.run([sys.executable, "-c", story], capture_output=True, text=True, timeout=240)
+    ran = subprocess.run([sys.executable, "-c", story], capture_output=True, text=True, timeout=900)
     assert says in ran.stdout, ran.stderr

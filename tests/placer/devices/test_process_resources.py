@@ -140,7 +140,7 @@ for i in range(1, 100_000):
     for x in batches:
         assert float(tf.reduce_sum(x)) == 4.0 * i
         step(x)
-    if step.left_alone or time.monotonic() > begin + 120:
+    if step.left_alone or time.monotonic() > begin + 600:
         break
     time.sleep(0.01)
 print(step.left_alone)
@@ -151,7 +151,7 @@ step.close()
 @pytest.mark.workers
 @pytest.mark.slow
 def test_a_pipeline_with_a_variable_of_its_own_keeps_workers_from_being_joined():
-    ran = subprocess.run([sys.executable, "-c", PIPELINE], capture_output=True, text=True, timeout=300)
+    ran = subprocess.run([sys.executable, "-c", PIPELINE], capture_output=True, text=True, timeout=900)
     assert "holds a variable's handle in a function of a tf.data pipeline" in ran.stdout, (
         ran.stdout + ran.stderr[-3000:]
     )
@@ -169,7 +169,7 @@ if wrapped := sys.argv[1] == "wrapped":
 begin = time.monotonic()
 for i in range(200):
     step(noise(tf.ones([4])))
-    while wrapped and i == 190 and not step.left_alone and time.monotonic() < begin + 60:
+    while wrapped and i == 190 and not step.left_alone and time.monotonic() < begin + 600:
         time.sleep(0.1)  # the search goes on beside the training
 print(weight.numpy().tolist(), step.left_alone if wrapped else None, sep="|")
 """
@@ -180,7 +180,7 @@ print(weight.numpy().tolist(), step.left_alone if wrapped else None, sep="|")
 def test_a_program_that_draws_from_a_seed_goes_on_as_alone():
     found = []
     for how in ("alone", "wrapped"):
-        ran = subprocess.run([sys.executable, "-c", SEEDED, how], capture_output=True, text=True, timeout=300)
+        ran = subprocess.run([sys.executable, "-c", SEEDED, how], capture_output=True, text=True, timeout=900)
         assert ran.returncode == 0, ran.stderr[-2000:]
         found.append(ran.stdout.strip().split("|"))
     assert found[0][0] == found[1][0] and "draws random numbers from a seed" in found[1][1]
@@ -206,7 +206,7 @@ def first(batches):
 def until(holds):
     begin = time.monotonic()
     while not holds():
-        assert time.monotonic() < begin + 90, step.report()
+        assert time.monotonic() < begin + 600, step.report()
         step(tf.ones([4]))
         time.sleep(0.001)
 
@@ -251,7 +251,7 @@ print("told")
 @pytest.mark.nightly
 @pytest.mark.workers
 def test_a_pipeline_made_since_is_named_when_a_worker_is_lost_and_keeps_it_from_being_joined_again():
-    ran = subprocess.run([sys.executable, "-c", LOSS], capture_output=True, text=True, timeout=300)
+    ran = subprocess.run([sys.executable, "-c", LOSS], capture_output=True, text=True, timeout=900)
     assert ran.stdout == "told\n", ran.stdout + ran.stderr[-3000:]
 
 
@@ -278,7 +278,7 @@ print(float(weight), float(table.lookup(tf.constant("a"))), placed.steps)
 @pytest.mark.slow
 @pytest.mark.workers
 def test_a_program_with_a_table_keeps_it():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     why, end = done.stdout.strip().splitlines()
     assert "a lookup table (StaticHashTable), which TensorFlow drops when workers are joined" in why
@@ -392,5 +392,5 @@ with open_devices("workers:1", links=False, deadlines=True):
 @pytest.mark.workers
 @pytest.mark.slow
 def test_tensorflow_drops_what_several_pipelines_share_and_keeps_what_one_has():
-    ran = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=300)
+    ran = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=900)
     assert ran.stdout.split() == ["True", "False", "True", "True"], ran.stdout + ran.stderr[-3000:]

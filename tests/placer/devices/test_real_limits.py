@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).with_name("out_of_memory.py")
 @pytest.mark.slow
 @pytest.mark.workers
 def test_a_step_that_a_worker_has_no_memory_for_is_a_failure_and_no_worker_is_lost() -> None:
-    done = subprocess.run([sys.executable, PROGRAM], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, PROGRAM], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
     refused, ran_out = found["results"]

@@ -44,7 +44,7 @@ def test_closing_waits_no_longer_than_it_may():
     assert not background.close(limit_s=0.01)
     assert background.submit(lambda: 1).cancelled()
     release.set()
-    assert stuck.result(30) and background.finish()
+    assert stuck.result(300) and background.finish()
 
 
 def test_at_exit_work_that_has_begun_is_waited_for():
@@ -72,7 +72,7 @@ def test_the_end_of_a_program_waits_for_what_has_begun():
         "background.submit(lambda: print('never', flush=True))\n"
         "begun.wait()"
     )
-    ran = subprocess.run([sys.executable, "-c", code], timeout=120, capture_output=True, text=True, check=False)
+    ran = subprocess.run([sys.executable, "-c", code], timeout=900, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
 
 
@@ -84,7 +84,7 @@ def test_a_training_of_few_steps_ends_well():
         "step = placer.autoplace(tf.function(lambda x: w.assign_sub(x)), devices='cpus:2')\n"
         "for _ in range(5): step(tf.ones((64, 64)))"
     )
-    ran = subprocess.run([sys.executable, "-c", code], timeout=120, capture_output=True, text=True, check=False)
+    ran = subprocess.run([sys.executable, "-c", code], timeout=900, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-500:]
 
 
@@ -93,4 +93,4 @@ def test_a_program_ends_although_work_does_not():
     code = (
         "from placer.train.background import BackgroundThread as B; import time; B().submit(lambda: time.sleep(3600))"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=900).returncode == 0

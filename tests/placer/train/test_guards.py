@@ -28,6 +28,7 @@ from placer.train.steps.untouched import UntouchedFunction
 from placer.train.variables.hooks import watched_by
 
 UNTOUCHED = 4
+LONG_S = 300.0  # in which other threads do what is waited for
 
 
 def program():
@@ -351,7 +352,7 @@ def test_a_producer_may_read_weights_while_the_step_waits_for_its_batch(two_cpus
         for i in range(100):
             if i == UNTOUCHED + 2:
                 wanted.set()
-                assert allowed.wait(30)
+                assert allowed.wait(LONG_S)
             yield 1.0
 
     @tf.function
@@ -363,7 +364,7 @@ def test_a_producer_may_read_weights_while_the_step_waits_for_its_batch(two_cpus
     hand, seen = live_hand(step), []
 
     def look():
-        wanted.wait(30)
+        wanted.wait(LONG_S)
         seen.append(float(weight.numpy()))
         allowed.set()
 
@@ -374,7 +375,7 @@ def test_a_producer_may_read_weights_while_the_step_waits_for_its_batch(two_cpus
     reader.start()
     for _ in range(3):
         hand(iterator)
-    reader.join(30)
+    reader.join(LONG_S)
     assert hand.is_placed and seen and float(weight.numpy()) == UNTOUCHED + 3
     hand.close()
 
@@ -398,7 +399,7 @@ def test_a_producer_may_write_weights_while_an_untouched_step_waits_for_its_batc
     def make():
         for i in range(UNTOUCHED + 6):
             if i >= UNTOUCHED:
-                assert placed.wait(60)  # steps that were recorded are not disturbed
+                assert placed.wait(LONG_S)  # steps that were recorded are not disturbed
                 time.sleep(0.05)  # so that the step waits
                 write(scale)
             made.put(1.0)
@@ -418,7 +419,7 @@ def test_a_producer_may_write_weights_while_an_untouched_step_waits_for_its_batc
 
     learner = threading.Thread(target=learn, daemon=True)
     learner.start(), producer.start()
-    learner.join(60), producer.join(60)
+    learner.join(LONG_S), producer.join(LONG_S)
     assert not learner.is_alive() and not producer.is_alive()
     assert hand.live.left_alone is None
     hand.close()
@@ -432,7 +433,7 @@ def test_steps_during_which_another_thread_writes_are_not_tried_and_in_the_end_l
     def disturbed(self, variant, args, kwargs, before=UntouchedFunction._timed):
         found = before(self, variant, args, kwargs)
         writer = threading.Thread(target=variables[0].assign, args=([0.0, 0.0],))
-        writer.start(), writer.join(30)
+        writer.start(), writer.join(LONG_S)
         return found
 
     monkeypatch.setattr(UntouchedFunction, "_timed", disturbed)

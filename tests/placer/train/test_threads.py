@@ -11,7 +11,7 @@ from placer.train.device_session import DeviceSession
 from placer.train.steps.modes import UNTOUCHED
 
 SOON_S = 0.2  # in which a thread that waits for nothing would have ended
-LONG_S = 30.0  # in which it has to end once it need not wait any more
+LONG_S = 300.0  # in which it has to end once it need not wait any more
 
 
 def adding():

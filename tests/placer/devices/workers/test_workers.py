@@ -196,10 +196,10 @@ def test_a_worker_ends_when_its_parent_is_killed(start):
     with parent:
         pid, port = map(int, parent.stdout.readline().split())
         worker = psutil.Process(pid)
-        with socket.create_connection(("127.0.0.1", port), timeout=120):
+        with socket.create_connection(("127.0.0.1", port), timeout=LATE_S):
             pass
         parent.kill()
-    _, alive = psutil.wait_procs([worker], timeout=120)
+    _, alive = psutil.wait_procs([worker], timeout=LATE_S)
     assert not alive
 
 
@@ -213,7 +213,7 @@ def test_a_worker_ends_when_its_parent_is_killed_though_a_child_of_that_lives_on
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
     try:
-        _, alive = psutil.wait_procs([worker], timeout=120)
+        _, alive = psutil.wait_procs([worker], timeout=LATE_S)
         assert not alive
     finally:
         child.kill()
@@ -265,5 +265,5 @@ def test_workers_are_joined_where_the_environment_names_a_proxy():
     )
     hosts = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     env = hosts | {"http_proxy": "http://127.0.0.1:9", "TF_GRPC_DEFAULT_OPTIONS": ""}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=180)
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=900)
     assert done.stdout == "joined\n", done.stderr
