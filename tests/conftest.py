@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -21,6 +22,10 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import tensorflow as tf
 
 from placer import instances
+
+# On a busy machine an example takes longer than the 0.2 s that Hypothesis would give it, and so does making one.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 # A collection of all that TensorFlow holds takes more than a second after some hundred tests.
 gc.set_threshold(700, 10, 100)
