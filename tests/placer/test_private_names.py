@@ -30,7 +30,7 @@ PRIVATE_MODULE = re.compile(r"(tensorflow\.(python|core|compiler|lite)|keras\.sr
 PRIVATE_PATHS = {("numba", "core"), ("tf", "python"), ("tensorflow", "python"), ("keras", "src")}
 PRIVATE_NAME = re.compile(r"_[A-Za-z]\w*")
 OURS = re.compile(r"_placer\w*")
-PYTHON = {"_asdict", "_replace", "_exit", "_run_exitfuncs", "_getframe", "_current_frames", "_DummyThread", "_fields"}
+PYTHON = {"_asdict", "_replace", "_exit", "_run_exitfuncs", "_getframe", "_DummyThread", "_fields"}
 ALLOWED = {
     # file: its names of private modules, and of attributes; which test fails where a release changes them
     "placer/devices/workers/worker.py": {  # tests/placer/devices/workers/test_workers.py

@@ -6,18 +6,24 @@ that moment may be lost without an error, so workers are neither joined nor left
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from placer import tf_internals
 from placer.trace.graph_def.access_order import READS
 
 RECENT_S = 60.0  # a living thread that has trained within this time is assumed to go on training
 _may_write: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # by concrete function
-_latest_s: dict[int, float] = {}  # by thread, when it last called a function that may write a variable
+_mine = threading.local()
+
+
+class Life:
+    """An object that a thread keeps as long as it lives; a later one may be given the number of one that has ended."""
+
+
+_latest_s: dict[int, tuple[ref[Life], float]] = {}  # by thread; when it last called a function that may write
 
 
 def note_call(concrete: Any) -> None:
@@ -26,14 +32,16 @@ def note_call(concrete: Any) -> None:
     if found is None:
         found = _may_write[concrete] = _writes_variables(concrete.graph)
     if found:
-        _latest_s[threading.get_ident()] = time.monotonic()
+        if not hasattr(_mine, "life"):
+            _mine.life = Life()
+        _latest_s[threading.get_ident()] = ref(_mine.life), time.monotonic()
 
 
 def why_not(done: str) -> str | None:
     """Why workers must not be joined or left now; None if no other thread trains. done: "joined" or "left"."""
-    alive = sys._current_frames().keys() - {threading.get_ident()}  # `threading` does not know all threads
-    since_s = time.monotonic() - RECENT_S
-    if not any(thread in alive and at_s > since_s for thread, at_s in list(_latest_s.items())):
+    own, since_s = threading.get_ident(), time.monotonic() - RECENT_S
+    latest = list(_latest_s.items())
+    if not any(thread != own and life() is not None and at_s > since_s for thread, (life, at_s) in latest):
         return None
     return (
         f"another thread of this program trains without Placer, and may lose a step when workers are {done}; wrap its "

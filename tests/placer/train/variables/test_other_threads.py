@@ -56,6 +56,19 @@ def test_a_thread_that_trains_is_seen_until_it_ends() -> None:
     assert other_threads.why_not("joined") is None
 
 
+def test_a_thread_that_was_given_the_number_of_one_that_trained_is_not() -> None:
+    with beside(counting()):
+        pass
+    (latest,) = other_threads._latest_s.values()
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait, daemon=True)
+    thread.start()
+    other_threads._latest_s = {thread.ident or 0: latest}
+    assert other_threads.why_not("joined") is None
+    over.set()
+    thread.join()
+
+
 def test_a_thread_that_python_does_not_list_is_seen_too() -> None:
     count, done, over = counting(), threading.Event(), threading.Event()
 
