@@ -10,12 +10,14 @@ from search.online.controller import Controller
 from search.online.journal import Journal
 from search.online.replan.replanner import Replanner
 from search.online.settings import OnlineSettings
+from tests.clock import Clock
 from tests.search.online.simulated.machine import FakeStep, Machine
 from tests.search.online.simulated.mappings import GRAPH, TOPOLOGY
 from tests.search.online.simulated.planners import DividedPlanner, RealPlanner
 from tests.search.online.towers import LINK
 
 SEEDS = range(20)
+LOOK_S = 4e-5  # that pass for a plan of the product whenever it looks at its clock, however busy the real machine is
 
 
 class Training:
@@ -37,7 +39,7 @@ class Training:
         if settings.plan:
             self.planners.append(DividedPlanner(self.machine, settings.plan))
         elif isinstance(self.machine.planner, RealPlanner):
-            self.machine.planner.plan = Replanner(GRAPH, TOPOLOGY, settings)
+            self.machine.planner.plan = Replanner(GRAPH, TOPOLOGY, settings, Clock(tick_s=LOOK_S))
         return self.planners[settings.plan]
 
     def steps(self, count):
