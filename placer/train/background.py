@@ -66,16 +66,21 @@ class BackgroundThread:
 def _run(jobs: SimpleQueue[Job | None]) -> None:
     while (job := jobs.get()) is not None:
         future, work = job
+        del job
         if not future.set_running_or_notify_cancel():
+            del future, work
             continue
         try:
             with unwatched():
                 found = work()
         except BaseException as error:
+            del work  # before others learn that the work is done: what it holds is free by then
             future.set_exception(error)
         else:
+            del work
             future.set_result(found)
-        del job, future, work  # free what they hold
+            del found
+        del future
 
 
 @atexit.register
