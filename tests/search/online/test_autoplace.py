@@ -43,8 +43,7 @@ from search.online.settings import OnlineSettings
 from search.splits import choose
 from search.splits.candidates import plan_by
 from search.splits.propagate import Rates
-
-MOST_STEPS = 100_000  # by far more than a search takes
+from tests.search.online.giving_way import give_way
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -93,8 +92,14 @@ def searched(step: AutoStep, inputs: tuple[Any, ...]) -> list[float]:
     found: list[float] = []
     while step.phase != "steady":
         found += losses(step, inputs, 1)
-        assert step.phase != "left alone" and len(found) < MOST_STEPS, step.report()
+        assert step.phase != "left alone", step.report()
+        give_way(len(found))
     return found
+
+
+def starts(step: AutoStep) -> int:
+    """How often it went over to another signature."""
+    return sum(entry.kind == "start" for entry in step.journal.entries)
 
 
 @pytest.mark.some(1)
@@ -148,8 +153,9 @@ def test_a_whole_search_trains_as_the_step_alone(make_step: Callable[[], Made], 
     assert "cpu:0" in said and "cpu:1" in said
     alone, _ = make_step()
     np.testing.assert_allclose(found, losses(tf.function(alone), inputs, len(found)), rtol=1e-3, atol=1e-4)
-    with Store(tmp_path / "found.db") as store:
-        assert len(store) == len(measured)
+    hasty = sum(isinstance(trial.result, Measured) and trial.result.stopped_early for trial in measured)
+    with Store(tmp_path / "found.db") as store:  # what was stopped early before all others has nothing to compare with
+        assert len(measured) - hasty <= len(store) <= len(measured)
     lines = [json.loads(line) for line in (tmp_path / "placer.jsonl").read_text().splitlines()]
     assert [line["sentence"] for line in lines] == [entry.sentence for entry in kept]
 
@@ -164,10 +170,10 @@ def test_a_program_that_goes_over_to_larger_batches_has_these_searched(
     with autoplace(step, budget=2) as placed:
         found = searched(placed, inputs)
         count = len(found)
-        while not any(entry.kind == "start" for entry in placed.journal.entries):
+        while starts(placed) == 0:
             found += losses(placed, larger, 1)
             time.sleep(0.005)  # it does not go over before the probes of the load are built
-            assert len(found) < count + 4000
+            give_way(len(found) - count)
         found += [*searched(placed, larger), *losses(placed, larger, 5), *losses(placed, inputs, 5)]
         assert sum(entry.kind == "end" for entry in placed.journal.entries) == 2
         assert [tried for tried in placed.tried if tried.devices]
@@ -202,8 +208,9 @@ def test_a_step_that_looks_up_in_a_table_is_placed() -> None:
     step, variables = made()
     found: list[float] = []
     with autoplace(step, budget=2, beat_untouched=False) as placed:
-        while placed.phase != "steady" and len(found) < MOST_STEPS:
+        while placed.phase != "steady":
             found.append(float(placed(*batch(len(found)))))
+            give_way(len(found))
         assert not any(entry.kind == "error" for entry in placed.journal.entries), placed.report()
         assert [tried for tried in placed.tried if tried.devices]
     alone, wanted = made()
@@ -221,9 +228,14 @@ def test_the_signature_of_most_calls_is_searched_where_that_of_the_first_never_c
     some, most, others = [(tf.repeat(x[:1], size, 0), tf.repeat(y[:1], size, 0)) for size in (8, 16, 24)]
     with autoplace(tf.function(step, reduce_retracing=True), budget=2) as placed:
         losses(placed, some, 20)
-        for i in range(200):
-            placed(*(others if i % 3 == 0 else most))
-        assert sum(entry.kind == "start" for entry in placed.journal.entries) == 1, placed.report()
+        while not placed._live.variants.is_settled:  # by the thread that captures
+            losses(placed, some, 1)
+            give_way(placed.steps)
+        before = placed.steps
+        while placed.steps < before + 200 or starts(placed) == 0:  # it does not go over before the capture has ended
+            placed(*(others if placed.steps % 3 == 0 else most))
+            give_way(placed.steps)
+        assert starts(placed) == 1, placed.report()
 
 
 @pytest.mark.slow
@@ -247,8 +259,9 @@ def test_a_step_that_keeps_a_string_is_placed() -> None:
     step, weight, last = made()
     found: list[float] = []
     with autoplace(step, budget=2, beat_untouched=False) as placed:
-        while placed.phase != "steady" and len(found) < MOST_STEPS:
+        while placed.phase != "steady":
             found.append(float(placed(*batch(len(found)))))
+            give_way(len(found))
         assert [tried for tried in placed.tried if tried.devices]
     alone, weight_alone, last_alone = made()
     np.testing.assert_allclose(found, [float(alone(*batch(i))) for i in range(len(found))], rtol=1e-3, atol=1e-5)

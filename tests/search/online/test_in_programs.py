@@ -384,6 +384,7 @@ def test_a_step_that_is_left_alone_in_its_training_holds_nothing_more_and_trains
 
 
 def test_a_program_that_evaluates_first_is_placed_once_it_trains() -> None:
+    """By the mappings that are tried; on a busy machine the untouched step may win."""
     weight = tf.Variable([1.0, 2.0, 3.0])
     descend = descending(weight)
 
@@ -397,7 +398,7 @@ def test_a_program_that_evaluates_first_is_placed_once_it_trains() -> None:
                 step(tf.ones([3]), False)
         while step.phase not in ("steady", "left alone"):
             step(tf.ones([3]), True)
-        assert step.phase == "steady" and step.mapping is not None
+        assert step.phase == "steady" and any(trial.devices for trial in step.tried), step.report()
 
 
 @pytest.mark.parametrize("is_function", [True, False])

@@ -29,6 +29,7 @@ from placer.train.device_session import DeviceSession
 from search.online.auto_step import AutoStep
 from search.online.keras_callback import TrainFunction, _step_of, _tensors, _untouchable
 from search.online.replan.replanner import Replanner
+from tests.search.online.giving_way import MOST_STEPS, give_way
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Your input ran out of data"),  # Keras, at the end of data of unknown length
@@ -687,7 +688,7 @@ def ends_soon(done: Callable[[], bool]) -> bool:
     gc.collect()
     for thread in threading.enumerate():
         if thread.name == "placer-end":
-            thread.join(30)
+            thread.join(120)
     return done()
 
 
@@ -950,8 +951,9 @@ def test_a_search_ends_placed_and_the_bar_says_what_was_gained(
     def look(batch: int, logs: dict[str, float]) -> None:
         shown.append(dict(logs))
         model.stop_training = placing.step is not None and placing.step.phase == "steady"
+        give_way(len(shown))
 
-    history = fitted(model, placing, On(train_batch_end=look), epochs=5000)
+    history = fitted(model, placing, On(train_batch_end=look), epochs=MOST_STEPS)
     assert shown[-1]["speedup"] > 0
     assert history.keys() == {"loss", "accuracy"}
     assert np.isfinite(history["loss"]).all()
@@ -974,14 +976,15 @@ def test_a_fit_whose_searcher_was_chosen_is_an_untouched_fit(monkeypatch: pytest
         if placing.step is not None and placing.step.phase == "steady":
             proposed.update(Counter(trial.name for trial in placing.step.tried if trial.devices))
             model.stop_training = True
+        give_way(steps)
 
-    history = fitted(model, placing, On(train_batch_end=look), epochs=5000)
+    history = fitted(model, placing, On(train_batch_end=look), epochs=MOST_STEPS)
     assert proposed == {"single": 2, "random": 2}, placing.report()
 
     def end(batch: int, logs: Any) -> None:
         plain.stop_training = int(plain.optimizer.iterations) == steps
 
-    assert_same(fitted(plain, On(train_batch_end=end), epochs=5000), history)
+    assert_same(fitted(plain, On(train_batch_end=end), epochs=MOST_STEPS), history)
     assert_same_weights(model, plain)
 
 

@@ -17,6 +17,7 @@ from placer.splits.step_graph import StepGraph
 from placer.trace.capture import capture
 from search.online.autoplace import autoplace, place
 from search.splits.pipeline import pipeline
+from tests.search.online.giving_way import give_way
 
 BATCH = 10  # 4 micro-batches of 2 or 3 examples
 AFTER = 8  # steps once the search has ended
@@ -99,8 +100,10 @@ def test_a_search_over_micro_batches_of_a_file_is_the_training(tmp_path: Any) ->
     program = Program()
     with autoplace(program.step, budget=4, split=written(program, tmp_path / "mapping.json")) as placed:
         losses: list[float] = []
-        while not any(entry.kind == "end" for entry in placed.journal.entries) and placed.steps < 20_000:
+        while not any(entry.kind == "end" for entry in placed.journal.entries):
             losses.append(float(placed(*program.batch(len(losses)))))
+            assert placed.phase != "left alone", placed.report()
+            give_way(len(losses))
         losses += [float(placed(*program.batch(len(losses) + i))) for i in range(AFTER)]
         tried = [trial for trial in placed.tried if trial.devices and trial.plan]
         said = [entry.sentence for entry in placed.journal.entries if entry.kind == "plan"]
