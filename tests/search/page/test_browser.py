@@ -245,6 +245,7 @@ def test_cells_are_filtered_by_case_kind_state_and_searcher(campaign_page: Any, 
     filter_by(campaign_page, "case", "b <i> on two")
     assert shown_cells(campaign_page) == 2
     assert not find(campaign_page, "details[data-run='0']").is_displayed()
+    wait_for(campaign_page, "#graph-1 svg")
     assert find(campaign_page, "#graph-1 svg").is_displayed()
     filter_by(campaign_page, "case", "all")
     filter_by(campaign_page, "kind", "predicted")
