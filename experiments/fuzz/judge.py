@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from placer.errors import BadInputError, PlacerError
 
-LATE_S = 30  # for one input of some hundred bytes
+LATE_S = 300  # for an input of some hundred bytes; the first that needs a library may take long on a busy machine
 LONGEST = 1_000  # characters of a line for a reader
 MOST_BYTES = 512 * 2**20  # by which one input may raise the peak memory of this process
 MOST_KEPT = 20  # mishandled inputs that are described

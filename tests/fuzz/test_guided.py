@@ -30,6 +30,7 @@ HARNESS = """
 import json, os, sys
 from dataclasses import asdict
 from pathlib import Path
+from experiments.fuzz import guided
 from experiments.fuzz.guided import fuzz, fuzzer
 from experiments.fuzz.guided_targets import Guided
 from experiments.fuzz.judge import Input
@@ -42,6 +43,7 @@ def ended(tally):
     print(json.dumps(asdict(tally.found())), flush=True)
     os._exit(0)
 
+guided.OPTIONS += ("-seed=1",)  # the same inputs each time
 planted_one = Guided([b"valid"], lambda data: Input(data, lambda: planted.read(data)), garbled)
 fuzz(planted_one, int(sys.argv[1]), Path("corpus"), ended)
 """
