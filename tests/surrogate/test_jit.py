@@ -55,6 +55,7 @@ class Pair(NamedTuple):
 
 def printed_by_caller(folder):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(Path.cwd())])}
+    environment.pop("NUMBA_CACHE_DIR", None)  # each test looks at what is kept beside its files
     ran = subprocess.run(
         [sys.executable, "-B", "-c", "import caller"], capture_output=True, text=True, timeout=240, env=environment
     )
