@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 from concurrent.futures import CancelledError
 from threading import Event, Thread
 
@@ -34,6 +35,18 @@ def test_what_work_raises_stays_in_its_future():
     future = background.submit(lambda: 1 // 0)
     background.finish()
     assert isinstance(future.exception(), ZeroDivisionError)
+    background.close()
+
+
+def test_what_work_holds_is_free_by_the_time_it_is_done():
+    """Not some time later, when the thread is next scheduled: whoever waited may look whether it is free."""
+    background, release, looked, held, still = BackgroundThread(), Event(), Event(), Event(), []
+    there = weakref.ref(held)
+    future = background.submit(lambda held=held: release.wait())
+    future.add_done_callback(lambda _: (still.append(there()), looked.set()))
+    del held
+    release.set()
+    assert looked.wait(60) and still == [None]
     background.close()
 
 
