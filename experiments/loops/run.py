@@ -26,7 +26,7 @@ from placer.keras import AutoPlace
 
 STEPS, EPOCHS = 42, 7  # of a loop that is moved by hand
 AFTER = 20  # steps after all searches have ended
-MOST_STEPS = 20_000
+MOST_STEPS = 100_000  # by far more than searches take, even on a busy machine
 PAUSE_S = 0.01  # between steps of a search, so that a small step is not taken thousands of times
 
 
@@ -179,8 +179,8 @@ class ByHand(Run):
 class Searched(Run):
     """Each step is wrapped by `autoplace`, and the loop goes on until the searches have ended, and a little longer."""
 
-    epochs = 2000
-    patience = 10_000  # the search needs more epochs than a loop that ends early has
+    epochs = 20_000
+    patience = 100_000  # the search needs more epochs than a loop that ends early has
 
     def __init__(self, **options: Any) -> None:
         """options: as for `autoplace`."""

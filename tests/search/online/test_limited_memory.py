@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
 def ran(way: str) -> dict[str, Any]:
     """What the program found out."""
-    done = subprocess.run([sys.executable, PROGRAM, way], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, PROGRAM, way], capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -25,6 +25,7 @@ from placer.splits.plan_files import read_plan, regions_of
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
 from search.online.autoplace import autoplace, place
+from tests.search.online.giving_way import give_way
 from tests.search.splits.test_batch_norm import Fused, as_keras_writes_it
 from tests.search.splits.test_candidates import plan_of
 from tests.search.splits.test_local_statistics import Training, assert_same
@@ -205,6 +206,6 @@ def test_what_cannot_be_is_refused(how, said):
 def test_a_live_search_takes_local_statistics_of_a_given_plan(training, tmp_path):
     path = written(training, plan_of(training.captured, "batch", 2), tmp_path / "m.json")
     with autoplace(training.step, budget=1, split=path, split_batchnorm="local") as placed:
-        while placed.steps < 10_000 and not any(LOCAL_SAID in entry.sentence for entry in placed.journal.entries):
+        while not any(LOCAL_SAID in entry.sentence for entry in placed.journal.entries):
             placed(*training.example)
-        assert placed.steps < 10_000
+            give_way(placed.steps)
