@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,30 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and chromedriver):
         pytest.fail("there is no Chromium with chromedriver here; install both: make browser", pytrace=False)
+    browser = started(chromium, chromedriver, lambda: tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.quit()
+
+
+def started(chromium: str, chromedriver: str, new_profile: Callable[[], Path], tries: int = 3) -> Any:
+    """A browser. Selenium gives chromedriver half a minute to start, and that gives Chromium a minute; if a busy one
+    takes longer, the next one may make it.
+    """
     from selenium import webdriver
+    from selenium.common.exceptions import WebDriverException
 
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+    for flag in (*FLAGS, f"--user-data-dir={new_profile()}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
-    yield browser
-    browser.quit()
+    options.timeouts = {"script": 300_000}  # ms
+    try:
+        return webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
+    except WebDriverException:
+        if tries == 1:
+            raise
+    return started(chromium, chromedriver, new_profile, tries - 1)
 
 
 @pytest.fixture
