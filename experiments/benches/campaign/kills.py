@@ -90,14 +90,14 @@ def _killed(spec: Spec, kills: int, rng: random.Random) -> tuple[Rows, int, int]
 
     Returns what was stored at the last kill, how many kills found the campaign running, and how many stored
     measurements were missing or changed at a later kill. How much is stored between two kills is random, but bounded,
-    so that all kills happen before the end.
+    so that all kills happen before the end. Raises PlacerError if a kill leaves a store that cannot be read.
     """
     seen: Rows = {}
     sent = lost = 0
     for kill in range(kills):
-        goal = len(seen) + rng.randrange(2 * ALL // (kills + 1) + 1)
-        sent += _killed_once(spec, min(goal, ALL * (kill + 1) // (kills + 1)), rng)
-        found = _rows(spec.store)
+        goal = min(len(seen) + rng.randrange(2 * ALL // (kills + 1) + 1), ALL * (kill + 1) // (kills + 1))
+        sent += _killed_once(spec, goal, rng)
+        found = _rows(spec.store) if goal or _count(spec.store) else {}  # it may have died before it had made a store
         lost += sum(found.get(key) != value for key, value in seen.items())
         seen = found
     subprocess.run(_command(spec), check=True, capture_output=True)
@@ -121,15 +121,16 @@ def _command(spec: Spec) -> list[str]:
 
 
 def _count(path: Path) -> int:
-    """How many measurements are stored; 0 before there is a store."""
-    return len(_rows(path))
+    """How many measurements are stored; 0 while there is no store that can be read, as when it is just being made."""
+    with suppress(PlacerError):
+        return len(_rows(path))
+    return 0
 
 
 def _rows(path: Path) -> Rows:
-    """All stored measurements."""
-    with suppress(PlacerError), CampaignStore(path, reads=True) as store:
+    """All stored measurements. Raises PlacerError if the store cannot be read."""
+    with CampaignStore(path, reads=True) as store:
         return {(held.key, t.n): (t.placement, t.result) for held in store.held() for t in held.trials}
-    return {}
 
 
 def _duplicated(rows: Rows) -> int:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
 from experiments.benches.bench import BenchOptions
 from experiments.benches.campaign import kills, page, run
+from experiments.campaign.spec import Spec
+from placer.errors import PlacerError
 from placer.result import Measured
 
 ONE = Measured(1.0)
@@ -49,6 +54,18 @@ def test_a_question_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest
     assert page.headline(facts) == "not measured"
     assert facts == {"warm_start": 1, "missing": {"kills": why, "report": why}}
     assert page.page_lines(facts)[-1] == "- Not measured: report: OSError: no browser."
+
+
+def test_a_store_that_a_kill_left_unreadable_is_no_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoilt(spec: Spec, goal: int, rng: random.Random) -> int:
+        spec.store.write_bytes(b"no store" * 1000)
+        return 1
+
+    monkeypatch.setattr(kills, "_killed_once", spoilt)
+    spec = kills._spec(tmp_path, "killed")
+    with pytest.raises(PlacerError, match="not a database"):
+        kills._killed(spec, 4, random.Random(0))
+    assert kills._count(spec.store) == 0  # as while it is being made
 
 
 @pytest.mark.slow
