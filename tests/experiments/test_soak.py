@@ -73,9 +73,20 @@ def test_every_run_is_counted_and_none_ends_the_others(suite, tmp_path: Path, ca
     assert len(told) == 7 and told[0].startswith("run 1 of 7") and "tests.b::test_two[a - b]" in told[1]
 
 
-def test_a_run_that_does_not_end_is_killed(suite, tmp_path: Path) -> None:
-    (found, after) = soak(suite("waits passed"), 2, hog=False, path=tmp_path / "soak.jsonl", limit_s=1.0)
+def test_a_run_that_does_not_end_is_killed(suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first may be killed before it has begun to wait. The other one has time, however slow the machine is."""
+    whole, runs, asked = soaking._code, iter([("waits", 1.0), ("passed", 600.0)]), []
+
+    def code(command: list[str], limit_s: float) -> int:
+        asked.append(limit_s)
+        plan, limit_s = next(runs)
+        (tmp_path / "plan").write_text(plan)
+        return whole(command, limit_s)
+
+    monkeypatch.setattr(soaking, "_code", code)
+    (found, after) = soak(suite(""), 2, hog=False, path=tmp_path / "soak.jsonl", limit_s=7.0)
     assert found.code == KILLED and len(found.failed) == 1 and after.failed == ()
+    assert asked == [7.0, 7.0]
 
 
 def test_ctrl_c_keeps_what_was_done(suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
