@@ -26,7 +26,7 @@ from placer.errors import PlacerError, one_line
 T = TypeVar("T")
 
 POLL_S = 0.2
-END_S = 30.0  # within which a process that has answered must end by itself
+END_S = 30.0  # within which a process that has answered, or closed its pipe, must end by itself
 GIB = 2**30
 COMMAND = """from placer.devices.workers.worker import end_with_parent
 end_with_parent({parent})
@@ -184,7 +184,7 @@ class Measurer:
         return self.asked >= self.caps.batch or self._memory_bytes() > self.caps.memory_bytes / 2
 
     def _code(self) -> int | None:
-        self.process.join(1.0)
+        self.process.join(END_S)  # its end of the pipe is closed before it has ended
         code: int | None = self.process.exitcode
         return code
 

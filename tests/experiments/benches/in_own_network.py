@@ -11,7 +11,7 @@ import pytest
 from experiments.benches.own_network import UNAVAILABLE
 
 
-def said(program: str, timeout_s: float = 120.0, **environment: str) -> list[str]:
+def said(program: str, timeout_s: float = 900.0, **environment: str) -> list[str]:
     """The lines that a program prints there. Skips the test where this system has no network for it."""
     command = [sys.executable, "-m", "experiments.benches.own_network", "-c", program]
     told = {**os.environ, **environment}

@@ -15,6 +15,7 @@ import pytest
 
 from experiments.cli.options import measuring
 from placer.errors import PlacerError
+from tests.processes import still_running
 
 TAG = "PLACER_TEST_TAG"
 GRAPH = Path(__file__).parents[2] / "data" / "gnmt.json"
@@ -25,7 +26,7 @@ TOPOLOGY = {
 }
 
 
-def placer(*arguments, timeout=240, tag=""):
+def placer(*arguments, timeout=900, tag=""):
     """Run the command in a process of its own, with `tag` in its environment."""
     command = [sys.executable, "-m", "placer", *map(str, arguments)]
     environment = {**os.environ, TAG: tag}
@@ -309,7 +310,7 @@ def test_search_on_two_workers_prints_one_json_object_and_leaves_no_worker(tmp_p
     assert all(row["failed"] is None for row in facts["measured"])
     assert facts["best"]["step_s"] <= facts["best_single"]["step_s"]
     assert (tmp_path / "mapping.json").exists()
-    assert not workers_tagged(tag)
+    assert not still_running(workers_tagged(tag))
 
 
 @pytest.mark.nightly

@@ -24,7 +24,7 @@ from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow, 
 
 def placer(*arguments):
     command = [sys.executable, "-m", "placer", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=180)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900)
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ TOPOLOGY = {
 def placer(*arguments):
     """The command in a process of its own."""
     command = [sys.executable, "-m", "placer", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from experiments.campaign.store import CampaignStore
 from placer.devices.ray.connection import connect
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import write_graph, write_topology
+from tests.processes import still_running
 
 pytestmark = pytest.mark.slow
 
@@ -153,8 +154,7 @@ def test_a_command_that_is_killed_leaves_no_process_and_may_go_on_without_ray(ca
     process.kill()
     process.communicate()
     assert len(others) > 1
-    _, alive = psutil.wait_procs(others, timeout=60)
-    assert not alive
+    assert not still_running(others)
     assert 0 < sum(len(trials) for *_, trials in stored(path)) < 4 * LONG
     assert run(path, by_ray=False) == (straight(LONG), [])
 
@@ -169,7 +169,7 @@ def test_ctrl_c_in_a_terminal_reaches_all_and_the_same_command_goes_on(campaign,
     facts = json.loads(out)
     assert process.returncode == 130, said
     assert facts["interrupted"] and 0 < facts["done"] < facts["total"] == 4 * LONG
-    assert not psutil.wait_procs(others, timeout=60)[1]
+    assert not still_running(others)
     again = subprocess.run([*COMMAND, str(path), "--ray", "local", "--quiet", "--json"], capture_output=True, text=True)
     assert (json.loads(again.stdout)["complete"], again.stderr) == (True, "")
     assert (stored(path), failures(path)) == (straight(LONG), [])

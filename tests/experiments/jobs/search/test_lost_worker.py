@@ -18,6 +18,7 @@ from placer.devices.workers.workers import start_workers
 from placer.measure.store import Store
 from placer.profile.operators.dataset import load
 from placer.profile.operators.operator_profile import RUNS
+from tests.processes import still_running
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
@@ -62,7 +63,7 @@ main()
 PROFILING, LAST = "profiling ops on each device", "measuring the finalists side by side"
 
 
-LATE_S = 420  # after which a command that should have ended is killed, and its test fails
+LATE_S = 1200  # after which a command that should have ended is killed, and its test fails
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,22 @@ def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline
             said.append(line.rstrip())
             if phase is not None and phase in line and not processes:
                 processes = psutil.Process(running.pid).children(recursive=True)
-                act(running, [p for p in processes if "placer.devices.workers.worker" in p.cmdline()])
+                act(running, [p for p in processes if "placer.devices.workers.worker" in words(p)])
                 running.stdin.close()
         out = running.stdout.read()
         code = running.wait()
         late.cancel()
-    _, left = psutil.wait_procs(processes, timeout=60)
+    left = still_running(processes)
     own = [line for line in said if line and not line.startswith(OURS)]
     return Ended(code, out, tuple(own), tuple(left))
+
+
+def words(process):
+    """Its command line; empty if it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def _hears_ctrl_c():
