@@ -22,6 +22,14 @@ def still_running(processes: Iterable[psutil.Process], late_s: float = LATE_S) -
     return left
 
 
+def words(process: psutil.Process) -> list[str]:
+    """The command line of the process; empty if it has ended."""
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
 def runs(process: psutil.Process) -> bool:
     """Whether the process has not ended."""
     try:

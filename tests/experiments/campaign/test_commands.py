@@ -20,6 +20,7 @@ from experiments.report.campaign.markdown import report_markdown
 from experiments.report.campaign.terminal import CampaignBar, show_standing
 from placer.errors import BadInputError
 from placer.result import Measured
+from tests.experiments.campaign.held import held_at, wait_until_held
 
 WITHOUT_TENSORFLOW = """
 import sys
@@ -145,20 +146,19 @@ def test_lines_name_their_cells_where_several_are_under_way(folder, capsys):
 
 
 def test_ctrl_c_ends_a_run_with_what_it_has_and_the_same_command_goes_on(folder, edited):
-    path = edited("[2, 5]", "100000")
-    edited('["random", "local"]', '["random"]')
-    command = [sys.executable, "-m", "placer", "campaign", "run", str(path), "--json"]
+    path = edited('["random", "local"]', '["random"]')
     hears = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also where this is a background job
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, text=True, preexec_fn=hears) as process:
-        while "best" not in process.stderr.readline():
-            assert process.poll() is None
+    with held_at(3, path, preexec_fn=hears) as process:
+        wait_until_held(process)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate()
+        out, said = process.communicate()  # which closes its stdin
     facts = json.loads(out)
-    assert process.returncode == 130
+    assert process.returncode == 130, said
     assert facts["interrupted"] and not facts["complete"]
-    assert 0 < facts["done"] < facts["total"]
+    assert 3 <= facts["done"] < facts["total"] == 10
+    again = placer("run", path, "--json")
+    assert again.returncode == 0, again.stderr
+    assert "going on" in again.stderr and json.loads(again.stdout)["complete"]
 
 
 def test_status_says_what_is_best_against_the_best_single_device(done):

@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -18,9 +16,10 @@ from experiments.campaign.progress import CampaignProgress
 from experiments.campaign.spec import read_spec
 from experiments.campaign.store import CampaignStore
 from experiments.report.campaign.page_record import campaign_record
-from placer.errors import PlacerError
 from placer.result import Measured
+from tests.experiments.campaign.held import held_at, wait_until_held
 from tests.experiments.campaign.test_run import lasting
+from tests.processes import still_running, words
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
@@ -70,15 +69,11 @@ if __name__ == "__main__":
         losses.append(float(placed(*inputs)))
         print(json.dumps({"losses": losses, "assignment": placed.mapping.assignment}))
 """
-LATE_S = 300  # after which what should have happened will not
+LATE_S = 1200  # after which what should have happened will not
 
 
 def command(folder, *arguments):
     return [sys.executable, "-m", "placer", "campaign", *map(str, arguments), str(folder / "campaign.toml")]
-
-
-def begun(folder):
-    return subprocess.Popen(command(folder, "run", "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def stored(folder):
@@ -96,25 +91,10 @@ def trials(held):
     return [(cell.key, trial) for cell in held for trial in cell.trials]
 
 
-def measured(folder):
-    """How many measurements are stored; none while the store is being made."""
-    try:
-        return len(trials(stored(folder)))
-    except PlacerError:
-        return 0
-
-
-def wait_for(folder, count, process):
-    """Wait until so many measurements are stored; the processes below this one by then."""
-    late_s = time.monotonic() + LATE_S
-    while measured(folder) < count:
-        assert process.poll() is None and time.monotonic() < late_s, process.stderr.read()
-        time.sleep(0.02)  # a file has no event to wait for
+def below(process):
+    """The processes below a command that waits."""
+    wait_until_held(process)
     return psutil.Process(process.pid).children(recursive=True)
-
-
-def gone(processes):
-    return not psutil.wait_procs(processes, timeout=60)[1]
 
 
 @pytest.fixture(scope="module")
@@ -123,17 +103,18 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("campaign")
     (folder / "campaign.toml").write_text(SPEC)
     (folder / "small.py").write_text(MODEL)
-    with begun(folder) as process:
-        below = wait_for(folder, 3, process)
-        os.kill(process.pid, signal.SIGKILL)
-    assert gone(below)
+    with held_at(3, folder / "campaign.toml") as process:
+        ended = below(process)
+        process.stdin.close()  # it measures on
+        process.kill()
+    assert not still_running(ended)
     before = stored(folder)
-    with begun(folder) as process:
-        below = wait_for(folder, 9, process)
-        next(p for p in below if "placer.devices.workers.worker" in p.cmdline()).kill()
-        out, said = process.communicate(timeout=LATE_S)
+    with held_at(9 - len(trials(before)), folder / "campaign.toml") as process:
+        ended = below(process)
+        next(p for p in ended if "placer.devices.workers.worker" in words(p)).kill()
+        out, said = process.communicate(timeout=LATE_S)  # which closes its stdin
     assert process.returncode == 0, said
-    assert gone(below)
+    assert not still_running(ended)
     return folder, before, json.loads(out)
 
 

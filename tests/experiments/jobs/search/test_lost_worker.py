@@ -18,7 +18,7 @@ from placer.devices.workers.workers import start_workers
 from placer.measure.store import Store
 from placer.profile.operators.dataset import load
 from placer.profile.operators.operator_profile import RUNS
-from tests.processes import still_running
+from tests.processes import still_running, words
 
 pytestmark = [pytest.mark.slow, pytest.mark.workers]
 
@@ -113,14 +113,6 @@ def hit(folder, phase, act, command=SEARCH, devices=("--workers", "2"), deadline
     left = still_running(processes)
     own = [line for line in said if line and not line.startswith(OURS)]
     return Ended(code, out, tuple(own), tuple(left))
-
-
-def words(process):
-    """Its command line; empty if it has ended."""
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 def _hears_ctrl_c():
