@@ -16,6 +16,7 @@ from typing import Self
 from experiments.benches.faults.leavings import Family
 
 SEEN_S = 180.0  # within which a stage must begin
+REST_S = 10.0  # in which the rest of what an ended command printed is read; a process that it left may hold its pipes
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Running:
             code = None
         seconds = self.clock() - self.begin_s
         for reader in self._readers:
-            reader.join(1.0)
+            reader.join(REST_S)
         return Ended(code, "".join(self._out), tuple(line for _, line in self.lines), seconds)
 
     def _read_err(self) -> None:

@@ -454,8 +454,8 @@ def test_what_searches_compile_is_compiled_ahead_without_a_fault(monkeypatch):
     faults = []
     monkeypatch.setattr(threading, "excepthook", faults.append)
     thread = compile_ahead(tasks.SEARCHERS)
-    thread.join(120)
-    assert not thread.is_alive() and faults == []
+    thread.join(1200)  # where nothing is cached, it takes a minute of a core
+    assert not thread.is_alive() and [fault for fault in faults if fault.thread is thread] == []
 
 
 def test_memory_used_up_is_known_by_type_words_and_cause():
@@ -502,6 +502,6 @@ def test_a_trial_on_two_cpus_has_every_figure(tmp_path):
 
 def test_without_a_gpu_the_command_ends_with_one_line():
     command = [sys.executable, "-m", "placer", "bench", "gpu", "--model", "moe"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=170)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 2 and done.stdout == "" and "Traceback" not in done.stderr
     assert "TensorFlow sees no GPU here" in done.stderr.splitlines()[-1]  # the others are TensorFlow's

