@@ -59,6 +59,15 @@ def facts(found):
     return json.loads(json.dumps(comparison_facts(found)))
 
 
+def that_asked(found):
+    """The standings of the searchers that asked anything. HEFT gives one mapping: by the costs that a busy machine
+    shows it may be a single device, which all know already.
+    """
+    idle = {standing.searcher for standing in found.standings if not standing.trials}
+    assert idle <= {"heft"}
+    return [standing for standing in found.standings if standing.searcher not in idle]
+
+
 def test_no_mapping_is_measured_twice_and_shared_ones_count_to_both(found, watcher):
     measured = [row.mapping.devices for row in found.measured]
     assert len(measured) == len(set(measured))
@@ -89,7 +98,7 @@ def test_a_longer_search_with_another_seed_is_measured_beside_all_and_is_no_sear
 
 def test_everyones_fastest_meets_the_best_single_device_at_the_end(found):
     assert found.best_single.mapping.is_single
-    for standing in found.standings:
+    for standing in that_asked(found):
         assert standing.final.result.repeats == found.best_single.result.repeats
         assert found.best.result.step_s <= standing.final.result.step_s
         assert standing.final.at_s is None and not standing.final.stored
@@ -101,7 +110,8 @@ def test_each_result_has_the_seconds_of_asking_and_measuring(found, facts):
     for standing in found.standings:
         assert len(standing.at_s) == len(standing.trials)
         assert standing.at_s == tuple(sorted(standing.at_s))
-        assert 0 < standing.asking_s < found.seconds and standing.at_s[0] > 0 and standing.at_s[-1] < found.seconds
+        assert 0 < standing.asking_s < found.seconds
+        assert all(0 < at_s < found.seconds for at_s in standing.at_s)
         assert facts["searchers"][standing.searcher]["at_s"] == list(standing.at_s)
 
 
@@ -117,12 +127,14 @@ def test_regret_begins_at_the_best_single_device_and_the_best_known_has_none(fou
     assert [s / facts["best_known_s"] - 1 for s in row["best_so_far_s"]] == pytest.approx(row["regret"])
 
 
-def test_facts_are_ratios_of_what_was_measured_side_by_side(facts):
+def test_facts_are_ratios_of_what_was_measured_side_by_side(found, facts):
     single, best = facts["best_single"]["step_s"], facts["best"]["step_s"]
-    for row in facts["searchers"].values():
+    for name in (standing.searcher for standing in that_asked(found)):
+        row = facts["searchers"][name]
         assert row["ratio_to_best_single"] == pytest.approx(single / row["step_s"])
         assert row["ratio_to_best"] == pytest.approx(best / row["step_s"])
         assert row["ratio_to_best"] <= 1
+    for row in facts["searchers"].values():
         assert row["measured"] == len(row["rows"]) and row["asking_s"] > 0
         assert all(tried["predicted_s"] > 0 for tried in row["rows"])
     assert {row["by"] for row in facts["singles"]} == {"single"}
