@@ -8,6 +8,7 @@ from experiments.benches.plan.graphs import attention, cells, gpus, inception, r
 from experiments.benches.plan.page import headline, page_lines
 from placer.errors import BadInputError, PlacerError
 from search.offline.plan import plan
+from tests.clock import Clock
 
 
 @pytest.mark.parametrize("network", [cells(2), inception(2), attention(2), residual(2)])
@@ -27,8 +28,8 @@ def test_memory_of_gpus_may_be_limited_beside_a_cpu_that_holds_everything():
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """A hundredth of the time, and two small cases."""
-    monkeypatch.setattr(run, "plan", lambda *given, seconds: plan(*given, seconds=seconds / 100))
+    """Two small cases, planned by a clock on which two looks take a second, however busy the machine is."""
+    monkeypatch.setattr(run, "plan", lambda *given, seconds: plan(*given, seconds=seconds, clock=Clock(tick_s=0.5)))
     monkeypatch.setitem(run.MADE, "small", lambda: attention(3).step("small"))
     cases = (run.Case("small", 2), run.Case("small", 3, "max-load", tight=True))
     monkeypatch.setattr(run, "CASES", cases)
