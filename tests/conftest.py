@@ -27,6 +27,11 @@ from placer import instances
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+# How a terminal, or a service that runs tests, likes its output; tests read output as it is without these.
+OUTPUT = "COLUMNS LINES FORCE_COLOR NO_COLOR PY_COLORS GITHUB_ACTIONS TTY_COMPATIBLE TTY_INTERACTIVE PYTHONIOENCODING"
+for variable in OUTPUT.split():
+    os.environ.pop(variable, None)
+
 # A collection of all that TensorFlow holds takes more than a second after some hundred tests.
 gc.set_threshold(700, 10, 100)
 

@@ -165,9 +165,11 @@ def heard() -> Iterator[Signals]:
     finally:
         _heard = None
         sys.unraisablehook = report
-        signals.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            signals.close()
+        finally:  # also if what `raise_again` began comes just now
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 @contextmanager

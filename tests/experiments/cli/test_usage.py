@@ -26,6 +26,7 @@ REFUSED = [
 def run(monkeypatch, capsys):
     def run(line):
         monkeypatch.setattr(sys, "argv", ["placer", *line.split()])
+        monkeypatch.setattr(sys.modules["__main__"], "__package__", None)  # pytest's under `python -m pytest`
         with pytest.raises(SystemExit) as end:
             app.main()
         return (end.value.code, *capsys.readouterr())
