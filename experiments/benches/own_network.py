@@ -24,6 +24,7 @@ NEW_NETWORK = 0x40000000  # CLONE_NEWNET of linux/sched.h
 BURST_BYTES = 256 * 1024  # sent at once: more than the largest packet of a loopback, which would be dropped otherwise
 QUEUE_MS = 200  # how long packets may wait before they are dropped
 POLL_S = 0.1
+TABLES = ("tcp", "tcp6")  # of sockets, in /proc/PID/net; a kernel without IPv6 lacks the latter
 FIRST, LATER = 5, 1000  # priorities of routing rules: rules that cut off, and the rule that delivers locally
 # The rule that delivers on this machine usually has priority 0; it moves to LATER, behind the rules that cut off.
 SETUP = f"ip link set lo up && ip rule add pref {LATER} lookup local && ip rule del pref 0"
@@ -88,7 +89,7 @@ def tcp_ports(process: psutil.Process) -> set[tuple[int, int]]:
     found = set()
     try:
         sockets = {link for fd in (place / "fd").iterdir() if (link := _link(fd)).startswith("socket:")}
-        for name in ("tcp", "tcp6"):
+        for name in TABLES if (place / "net" / TABLES[-1]).exists() else TABLES[:1]:
             for line in (place / "net" / name).read_text("ascii").splitlines()[1:]:
                 _, own, other, _, _, _, _, _, _, inode, *_ = line.split()
                 if f"socket:[{inode}]" in sockets:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+
+import psutil
 import pytest
 
+from experiments.benches import own_network
+from placer.errors import PlacerError
 from tests.experiments.benches.in_own_network import said
 
 ECHO = """
@@ -69,6 +76,16 @@ process.kill()
 @pytest.mark.slow
 def test_a_process_that_is_cut_off_is_not_heard_until_it_is_over_or_the_process_dead():
     assert said(BEGIN + CUT) == ["b'a'", "None None", "0 b'b'", "0 True", "True"]
+
+
+def test_the_ports_of_a_process_are_found_where_the_kernel_has_no_ipv6(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(own_network, "TABLES", ("tcp", "no such table"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert (server.getsockname()[1], 0) in own_network.tcp_ports(psutil.Process())
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ours = psutil.Process(ended.pid)
+    with pytest.raises(PlacerError, match="has ended"):
+        own_network.tcp_ports(ours)
 
 
 def test_a_slow_network_takes_its_time():
