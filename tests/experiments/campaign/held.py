@@ -27,9 +27,9 @@ main()
 """
 
 
-def held_at(count: int, spec: Path, **options: Any) -> subprocess.Popen[str]:
+def held_at(count: int, spec: Path, *more: str, **options: Any) -> subprocess.Popen[str]:
     """`placer campaign run SPEC --json`, which waits after `count` measurements. Close its stdin to let it go on."""
-    command = [sys.executable, "-c", PROGRAM, str(count), "campaign", "run", str(spec), "--json"]
+    command = [sys.executable, "-c", PROGRAM, str(count), "campaign", "run", str(spec), "--json", *more]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(command, **pipes, text=True, **options)
 

@@ -21,6 +21,7 @@ from experiments.campaign.store import CampaignStore
 from placer.devices.ray.connection import connect
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import write_graph, write_topology
+from tests.experiments.campaign.held import held_at, wait_until_held
 from tests.processes import still_running
 
 pytestmark = pytest.mark.slow
@@ -130,19 +131,13 @@ class At(CampaignProgress):
             self.what()
 
 
-def started(path, *arguments):
-    """The command over Ray in a session of its own, once it has stored something; those of its processes that search,
-    and the one that keeps them. Ray's agents notice the end of that within two minutes.
+def started(path):
+    """The command over Ray in a session of its own, which waits once it has stored something; those of its processes
+    that search, and the one that keeps them. Ray's agents notice the end of that within two minutes.
     """
-    process = subprocess.Popen(
-        [*COMMAND, str(path), "--ray", "local", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # also where this is a background job
-    )  # fmt: skip
-    said = []
-    while "best" not in (line := process.stderr.readline()):
-        said.append(line)
-        assert process.poll() is None, said
+    hears = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also where this is a background job
+    process = held_at(1, path, "--ray", "local", start_new_session=True, preexec_fn=hears)
+    wait_until_held(process)
     ours = psutil.Process(process.pid)
     return process, [*searching(ours), *(child for child in ours.children() if child.name() == "raylet")]
 
@@ -163,7 +158,7 @@ def test_a_command_that_is_killed_leaves_no_process_and_may_go_on_without_ray(ca
 def test_ctrl_c_in_a_terminal_reaches_all_and_the_same_command_goes_on(campaign, straight):
     """It is sent to the whole group of processes. Nothing but the result is printed, before and after."""
     path = campaign(LONG)
-    process, others = started(path, "--json")
+    process, others = started(path)
     os.killpg(process.pid, signal.SIGINT)
     out, said = process.communicate()
     facts = json.loads(out)
