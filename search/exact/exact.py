@@ -15,6 +15,7 @@ import numpy as np
 
 from search.exact.bounds import divided_work, lower_bound, rounding
 from search.initial.starts import starts
+from search.local.anneal import two_ops
 from search.local.hill_climb import climb, kicked
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, fitting_placements, never
@@ -61,6 +62,13 @@ class Exact(Searcher):
         self.bound_s = 0.0
         self.cut = False  # whether time ran out during _solve
         self.ranking: list[tuple[float, Placement]] = []
+
+    @classmethod
+    def prepare(cls, objective: str) -> None:
+        exact = cls(two_ops(objective))
+        exact._start()
+        lower_bound(exact.problem, never)
+        exact._explore(tree_of(exact.problem), math.inf, 1)
 
     def bound(self) -> float:
         return self.bound_s

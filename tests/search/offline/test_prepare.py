@@ -23,6 +23,30 @@ for objective in ("makespan", "max-load"):
 print(len(recorded.buffer))
 """
 
+EXACT = """
+from numba.core import event
+from search.exact.exact import Exact, ExactSettings
+from search.list_scheduling.heft import heft_placement
+from search.problem.problem import Problem
+from tests.search.conftest import layered, machine
+for objective in ("makespan", "max-load"):
+    problem = Problem(layered(3, layers=8, width=4), machine("gpu", "gpu", "cpu"), objective)
+    problem.predict_many([heft_placement(problem)])
+    Exact.prepare(objective)
+    recorded = event.RecordingListener()
+    event.register("numba:compile", recorded)
+    Exact(problem, settings=ExactSettings(enumerate=0, work=1_000_000)).ask()
+    event.unregister("numba:compile", recorded)
+    print(len(recorded.buffer))
+"""
+
+
+@pytest.mark.nightly
+def test_exact_compiles_nothing_in_the_time_of_a_search(tmp_path):
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", EXACT], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.split() == ["0", "0"]
+
 
 @pytest.mark.nightly
 def test_after_it_a_plan_compiles_nothing(tmp_path):

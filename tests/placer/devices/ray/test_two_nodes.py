@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
+from tests.processes import still_running
+
 LATE_S = 900
 MARK = "PLACER_TEST_OF_RAY"
 CLUSTER = """
@@ -145,7 +147,7 @@ class Cluster:
 
     def is_left(self):
         """Whether a worker or who holds them is still there, once what is about to end has had time to do so."""
-        return bool(psutil.wait_procs(self.workers(), timeout=LATE_S)[1])
+        return bool(still_running(self.workers()))
 
     def kill_node_of(self, address):
         """Kill the raylet under which the worker at an address runs."""
@@ -191,8 +193,7 @@ def test_a_program_that_is_killed_leaves_no_worker_and_no_node_in_use(cluster):
         left = cluster.workers()
         assert len(left) == 3
         program.kill()
-    _, alive = psutil.wait_procs(left, timeout=LATE_S)
-    assert not alive
+    assert not still_running(left)
 
 
 @pytest.mark.nightly

@@ -18,6 +18,7 @@ from placer.devices.workers import workers as workers_module
 from placer.devices.workers.worker import serve
 from placer.devices.workers.workers import Workers, _check_free, free_ports, no_proxy, share_cores, start_workers
 from placer.errors import BadInputError, PlacerError
+from tests.processes import still_running
 
 LATE_S = 300
 PARENT = """
@@ -199,8 +200,7 @@ def test_a_worker_ends_when_its_parent_is_killed(start):
         with socket.create_connection(("127.0.0.1", port), timeout=LATE_S):
             pass
         parent.kill()
-    _, alive = psutil.wait_procs([worker], timeout=LATE_S)
-    assert not alive
+    assert not still_running([worker])
 
 
 @pytest.mark.slow
@@ -213,8 +213,7 @@ def test_a_worker_ends_when_its_parent_is_killed_though_a_child_of_that_lives_on
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
     try:
-        _, alive = psutil.wait_procs([worker], timeout=LATE_S)
-        assert not alive
+        assert not still_running([worker])
     finally:
         child.kill()
 

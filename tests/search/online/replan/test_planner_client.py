@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import wait
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from search.online.replan.planner_client import Planner
 from search.online.replan.planner_server import BEGIN, NICENESS, CallServer
 from search.online.replan.proposal import PlanSettings
 from search.online.replan.replanner import Replanner
+from tests.processes import still_running
 
 PATIENCE_S = 300
 TOPOLOGY = Topology((Device("a", "cpu"), Device("b", "cpu")), (Link("*", "*", 1e-4, 1e9),))
@@ -168,14 +168,6 @@ input()
 """
 
 
-def has_ended(process):
-    """Also if nobody has asked for its exit status yet: in some containers, nobody ever does for an orphan."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 @pytest.mark.workers
 @pytest.mark.parametrize("forks", [False, True])
 def test_a_planner_dies_with_its_parent_in_the_middle_of_a_search(forks):
@@ -188,10 +180,7 @@ def test_a_planner_dies_with_its_parent_in_the_middle_of_a_search(forks):
         parent.kill()
     try:
         assert loaded == ["False", "False"] and bool(int(child)) == forks
-        until_s = time.monotonic() + PATIENCE_S
-        while not has_ended(orphan) and time.monotonic() < until_s:
-            time.sleep(0.1)
-        assert has_ended(orphan)
+        assert not still_running([orphan])
     finally:
         if forks:
             psutil.Process(int(child)).kill()
