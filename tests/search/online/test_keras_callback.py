@@ -1007,8 +1007,8 @@ def on_workers(folder: str) -> None:
 @pytest.mark.workers
 @pytest.mark.slow
 def test_a_fit_on_workers_is_an_untouched_fit_and_ends_them(tmp_path: Path) -> None:
-    code = f"import {Path(__file__).stem} as t; t.on_workers({str(tmp_path)!r})"
+    code = f"import {__name__} as t; t.on_workers({str(tmp_path)!r})"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=1500
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=1500
     )
     assert done.returncode == 0, done.stderr
