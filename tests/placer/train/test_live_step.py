@@ -16,9 +16,8 @@ from placer.train.steps import untouched, variants
 from placer.train.steps.untouched import UntouchedFunction
 
 UNTOUCHED_STEPS, STEPS = 4, 55
-TRIES = (
-    4  # nothing orders a function's failure for lack of a batch and what it counts; on a busy machine either is first
-)
+# Nothing orders a function's failure for lack of a batch and what it counts: on a busy machine either is first.
+TRIES = 4
 
 
 def batches(count, rows=8, seed=3):
