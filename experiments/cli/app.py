@@ -197,13 +197,18 @@ def compare(
     check_picture(curves, "--curves")
     check_writable(None, report, curves, inputs=(store, spec, options.program_in(model)))
     with measuring(store) as opened:
-        found = run_comparison(CompareSettings(search, peer_measurements, longer), bar(quiet), opened)
+        found = run_comparison(
+            CompareSettings(search, peer_measurements, longer), bar(quiet), opened,
+            unfinished=lambda found: tell_all(
+                tried(lambda: comparison.write_comparison(comparison.comparison_facts(found), report, None))
+            ),
+        )  # fmt: skip
         facts = comparison.comparison_facts(found)
     failures = tried(
         lambda: show_result(as_json, facts, lambda: comparison.show_comparison(facts)),
         lambda: comparison.write_comparison(facts, report, curves),
     )
-    raise_last([*failures, *([PlacerError(found.unkept)] if found.unkept else [])])
+    raise_last([*failures, *(PlacerError(line) for line in (found.unkept, found.lost) if line)])
 
 
 @app.command()

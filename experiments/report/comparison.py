@@ -28,7 +28,7 @@ def comparison_facts(found: Comparison) -> Facts:
 
     In `rows` and `singles`, `step_s` comes from a race, `predicted_s` was predicted before it, and `by` is the searcher
     that first asked for the mapping. `best`, `best_single` and the figures of a searcher itself were measured side by
-    side at the end; `best_so_far_s` uses these figures if there are any.
+    side at the end; `best_so_far_s` uses these figures if there are any. If `raced`, all figures come from races.
     """
     first = {row.mapping: row.searcher for row in reversed(found.measured)}
     return {
@@ -52,6 +52,8 @@ def comparison_facts(found: Comparison) -> Facts:
         "tf_default_s": found.tf_default_s,
         "notes": list(found.notes),
         "interrupted": found.interrupted,
+        "raced": found.raced,
+        "lost": found.lost or None,
         "seconds": found.seconds,
     }
 
@@ -116,10 +118,12 @@ def show_comparison(facts: Facts) -> None:
 
 def comparison_lines(facts: Facts) -> list[str]:
     """Sentences with the outcome, why each searcher ended, and its notes."""
-    repeats = facts["best"]["repeats"]
     lines = [f"Interrupted after {facts['measured']} measurements; these are compared."] if facts["interrupted"] else []
+    lines += [f"{facts['lost'].rstrip('.')}. What was measured before is compared."] if facts["lost"] else []
+    medians = "medians of the races" if facts["raced"] else f"medians of {facts['best']['repeats']}"
+    where = "because none were taken side by side at the end" if facts["raced"] else "side by side at the end"
     lines += [
-        f"Steps: medians of {repeats}, side by side at the end, with the interquartile range. x single: how many times "
+        f"Steps: {medians}, {where}, with the interquartile range. x single: how many times "
         "faster than the best single device. of best: the fastest step's time as a share of this one's. best at: which "
         "of its measurements brought its curve to its end, 0 where it never passed the best single device.",
         f"Best known step of all: {ms(facts['best_known_s'])}. No mapping can be predicted below "

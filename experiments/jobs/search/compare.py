@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from experiments.jobs.interrupt import SIGNALS, heard, interruptible
+from experiments.jobs.interrupt import SIGNALS, Signals, heard, interruptible
 from experiments.jobs.search.comparison import CompareSettings, Comparison, Standing
-from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest, step_s
+from experiments.jobs.search.ending import why_lost
+from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest, merit, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import side_by_side
 from placer.errors import PlacerError
@@ -37,22 +38,70 @@ def run_comparison(
     progress: Progress | None = None,
     store: Store | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    unfinished: Callable[[Comparison], object] = lambda _: None,
 ) -> Comparison:
-    """Let searchers compete on real devices. Ctrl-C ends the rounds, and what was measured is compared.
+    """Let searchers compete on real devices. Ctrl-C ends the rounds, and what was measured is compared side by side.
+    If another signal comes, or devices are lost, it is compared by its races.
 
-    Raises BadInputError for a model, device or searcher that cannot be used. Raises KeyboardInterrupt for other
-    signals, for Ctrl-C before anything is measured, and for a second Ctrl-C.
+    unfinished: takes the comparison so far when this process may be ended. Raises BadInputError for a model, device or
+    searcher that cannot be used, and KeyboardInterrupt for a signal before anything is measured, and for a second
+    Ctrl-C. Raises DeviceLostError and TensorFlow's errors before anything is measured.
     """
     settings.check()
     with heard() as signals, Job.opened(settings.search, progress or Progress(), store, clock) as job:
-        with interruptible() as pressed:
-            job.measure_singles(over=pressed)
-            contest = Contest(job, settings, pressed)
-            contest.run()
-            found = contest.finish()
-            job.note_suspends()
-        signals.note(SIGNALS)  # so that no signal keeps the result from being handed back
+        found = _Comparing(settings, signals, unfinished, job).found()
+        job.note_suspends()
         return replace(found, unkept=job.unkept, notes=(*job.notes, *job.ended))
+
+
+@dataclass
+class _Comparing:
+    """A comparison whose devices are open."""
+
+    settings: CompareSettings
+    signals: Signals
+    unfinished: Callable[[Comparison], object]
+    job: Job
+    contest: Contest | None = field(default=None, init=False)  # once the single devices were measured
+
+    def found(self) -> Comparison:
+        """Measure and compare. If devices are lost or a signal comes, return what is known by then."""
+        import tensorflow as tf
+
+        from placer.devices.workers.deadline import DeviceLostError, at_the_end
+
+        with at_the_end(lambda lost: self.unfinished(self._so_far(lost))):
+            lost = ""
+            try:
+                found = self._measured()
+            except KeyboardInterrupt:
+                if self.signals.insists or not self._knows():
+                    raise
+                found = None
+            except (DeviceLostError, tf.errors.OpError) as error:
+                if not self._knows():
+                    raise
+                found, lost = None, why_lost(error)
+            self.signals.note(SIGNALS)  # so that no signal keeps the result from being handed back
+            return found or self._so_far(lost)
+
+    def _measured(self) -> Comparison:
+        """Measure all. Ctrl-C is only noted meanwhile."""
+        with interruptible() as pressed:
+            self.job.measure_singles(over=pressed)
+            self.contest = Contest(self.job, self.settings, pressed)
+            self.contest.run()
+            return self.contest.finish()
+
+    def _knows(self) -> bool:
+        """Whether any mapping ran."""
+        return self.contest is not None and fastest(self.job.trials) is not None
+
+    def _so_far(self, lost: str) -> Comparison:
+        """The comparison by the races. lost: why nothing more can be measured; "" if it can."""
+        if self.contest is None:
+            raise PlacerError("no searcher was asked before the end.")
+        return self.contest.cut_short(lost)
 
 
 @dataclass
@@ -161,12 +210,39 @@ class Contest:
         job.progress.end()
         if not found.measured:
             raise PlacerError(f"no finalist of {job.settings.model} runs any more; run the comparison again.")
-        first = {trial.mapping: trial for trial in reversed(job.trials)}
+        first = self._first()
         finalists = {
             mapping: replace(first[mapping], result=result, stored=False, at_s=None)
             for mapping, result in found.measured.items()
         }
-        trials = list(finalists.values())
+        compared = self._compared(finalists, min(finalists.values(), key=step_s))
+        return replace(compared, tf_default_s=None if found.untouched is None else found.untouched.step_s)
+
+    def cut_short(self, lost: str) -> Comparison:
+        """What was found before devices were lost or a signal came. All figures come from the races, in which each
+        mapping ran beside the anchor. lost: which devices, and when; "" if a signal came.
+        """
+        self.job.progress.end()
+        for entrant in [*self.entrants, *self.longer]:
+            entrant.ended = entrant.ended or ("devices were lost." if lost else "interrupted.")
+        first = self._first()
+        ran = {mapping: first[mapping] for mapping in self._finalists()}
+        # The short race of a mapping that was stopped early looks too good; it counts where there is nothing else.
+        whole = {mapping: trial for mapping, trial in ran.items() if not merit(trial)[0]}
+        compared = self._compared(whole or ran, by_merit(ran.values())[0])
+        standings = tuple(
+            standing if standing.final is not None else _standing(entrant, ran)
+            for entrant, standing in zip(self.entrants, compared.standings, strict=True)
+        )
+        return replace(compared, standings=standings, lost=lost, raced=True, interrupted=not lost or self.pressed())
+
+    def _first(self) -> dict[Mapping, Trial]:
+        """The first trial of each mapping."""
+        return {trial.mapping: trial for trial in reversed(self.job.trials)}
+
+    def _compared(self, finalists: dict[Mapping, Trial], best: Trial) -> Comparison:
+        """The comparison of these mappings."""
+        job = self.job
         return Comparison(
             model=job.settings.model,
             ops=len(job.captured.graph),
@@ -175,11 +251,11 @@ class Contest:
             measured=tuple(job.trials),
             standings=tuple(_standing(entrant, finalists) for entrant in self.entrants),
             longer=next((_standing(entrant, finalists) for entrant in self.longer), None),
-            best=min(trials, key=step_s),
-            best_single=fastest(trial for trial in trials if trial.mapping.is_single),
-            side_by_side_s={mapping: result.step_s for mapping, result in found.measured.items()},
+            best=best,
+            best_single=fastest(trial for trial in finalists.values() if trial.mapping.is_single),
+            side_by_side_s={mapping: step_s(trial) for mapping, trial in finalists.items()},
             untouched=job.untouched,
-            tf_default_s=None if found.untouched is None else found.untouched.step_s,
+            tf_default_s=None,
             lower_bound_s=job.prediction.bound_s(),
             settings=self.settings,
             interrupted=self.pressed(),

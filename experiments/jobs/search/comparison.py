@@ -83,6 +83,8 @@ class Comparison:
     settings: CompareSettings
     interrupted: bool
     seconds: float
+    raced: bool = False  # whether all figures are those of races, because it ended before the end
+    lost: str = ""  # which devices were lost, and when; "" if none
     unkept: str = ""  # why some of it is not in the store
     notes: tuple[str, ...] = ()  # on the step, and what was not tried
 

@@ -98,6 +98,14 @@ def cut_short(jobs: Sequence[Job], lost: str = "") -> Finding:
     return replace(found, finalists=(), raced=True, lost=lost, interrupted=not lost, ended=(*found.ended, *why))
 
 
+def why_lost(error: Exception) -> str:
+    """Why nothing more can be measured: the sentence of a DeviceLostError, or TensorFlow's own error."""
+    from placer.devices.workers.deadline import DeviceLostError
+    from placer.trace.tracing import gist
+
+    return str(error) if isinstance(error, DeviceLostError) else f"TensorFlow failed: {gist(error)}"
+
+
 def _interrupted(jobs: Sequence[Job]) -> str:
     return f"interrupted after {sum(len(job.trials) for job in jobs)} measurements"
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from experiments.jobs.interrupt import SIGNALS, EndedError, Signals, heard, interruptible
-from experiments.jobs.search.ending import cut_short, finish, with_trace
+from experiments.jobs.search.ending import cut_short, finish, why_lost, with_trace
 from experiments.jobs.search.finding import Finding, Progress, fastest
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
@@ -63,7 +63,6 @@ class _Search:
         import tensorflow as tf
 
         from placer.devices.workers.deadline import DeviceLostError, at_the_end
-        from placer.trace.tracing import gist
 
         with at_the_end(lambda lost: self.unfinished(self._so_far(lost))):
             try:
@@ -77,8 +76,7 @@ class _Search:
                 if not self._knows():
                     raise
                 self.signals.note(SIGNALS)
-                lost = str(error) if isinstance(error, DeviceLostError) else f"TensorFlow failed: {gist(error)}"
-                return replace(self._so_far(lost), interrupted=self.signals.pressed())
+                return replace(self._so_far(why_lost(error)), interrupted=self.signals.pressed())
             self.signals.note(SIGNALS)
             return self._so_far("")
 

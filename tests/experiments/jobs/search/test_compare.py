@@ -9,8 +9,10 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
+import tensorflow as tf
 
 from experiments.jobs.interrupt import interruptible
+from experiments.jobs.search import compare
 from experiments.jobs.search.compare import LONGER, MARKS, Contest, run_comparison
 from experiments.jobs.search.comparison import CompareSettings, Comparison, Standing
 from experiments.jobs.search.finding import Progress, Trial, by_merit
@@ -30,10 +32,10 @@ SETTINGS = CompareSettings(
 
 
 class Watcher(Progress):
-    """Counts what it is told; `at` mappings in, Ctrl-C is pressed."""
+    """Counts what it is told; `at` mappings in, a signal comes, usually Ctrl-C."""
 
-    def __init__(self, at=None):
-        self.at, self.trials, self.total = at, 0, 0
+    def __init__(self, at=None, number=signal.SIGINT):
+        self.at, self.number, self.trials, self.total = at, number, 0, 0
 
     def begin(self, total):
         self.total = total
@@ -41,7 +43,7 @@ class Watcher(Progress):
     def trial(self, trial, best):
         self.trials += 1
         if self.trials == self.at:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(self.number)
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +162,40 @@ def test_ctrl_c_ends_the_rounds_and_what_was_measured_is_told(two_cpus):
     assert found.best.result.step_s <= found.best_single.result.step_s
     assert "interrupted." in {standing.ended for standing in found.standings}
     assert comparison_lines(comparison_facts(found))[0].startswith(f"Interrupted after {len(found.measured)} ")
+
+
+def assert_raced(found, tmp_path, capsys):
+    """Every figure comes from a race, and tables, report and picture can be made of it."""
+    assert found.raced and found.best.mapping in found.side_by_side_s
+    assert not found.best.measured.stopped_early and found.tf_default_s is None
+    assert all(standing.ended for standing in found.standings)
+    facts = json.loads(json.dumps(comparison_facts(found), allow_nan=False))
+    show_comparison(facts)
+    write_comparison(facts, tmp_path / "report.md", tmp_path / "curves.png")
+    said = capsys.readouterr().out
+    assert "medians of the races, because none were taken side by side at the end" in said
+    assert all(row["step_s"] for row in facts["searchers"].values() if row["rows"])
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ctrl_c_interrupts")
+def test_another_signal_ends_it_with_what_the_races_showed(two_cpus, tmp_path, capsys):
+    found = run_comparison(SETTINGS, Watcher(at=5, number=signal.SIGTERM))
+    assert found.interrupted and not found.lost and len(found.measured) < 15
+    assert f"Interrupted after {len(found.measured)} " in assert_raced(found, tmp_path, capsys)
+
+
+@pytest.mark.slow
+def test_an_error_of_tensorflows_at_the_end_leaves_what_the_races_showed(two_cpus, tmp_path, capsys, monkeypatch):
+    def fails(*_, **__):
+        raise tf.errors.UnavailableError(None, None, "Socket closed\nand more")
+
+    monkeypatch.setattr(compare, "side_by_side", fails)
+    found = run_comparison(SETTINGS)
+    assert found.lost == "TensorFlow failed: Socket closed" and not found.interrupted
+    said = assert_raced(found, tmp_path, capsys)
+    assert "TensorFlow failed: Socket closed. What was measured before is compared." in said
 
 
 @pytest.mark.usefixtures("ctrl_c_interrupts")
