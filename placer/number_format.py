@@ -4,8 +4,13 @@ from __future__ import annotations
 
 
 def ms(seconds: float | None, digits: int = 2) -> str:
-    """Seconds as milliseconds with `digits` digits after the point; None is ""."""
-    return "" if seconds is None else f"{seconds * 1e3:.{digits}f} ms"
+    """Seconds as milliseconds with `digits` digits after the point, or with three significant digits where these would
+    all be 0; None is "".
+    """
+    if seconds is None:
+        return ""
+    text = f"{seconds * 1e3:.{digits}f}"
+    return f"{text if float(text) or not seconds else f'{seconds * 1e3:.3g}'} ms"
 
 
 def short_ms(seconds: float | None) -> str:
@@ -18,5 +23,8 @@ def short_ms(seconds: float | None) -> str:
 
 
 def mib(size_bytes: float) -> str:
-    """Bytes as mebibytes, to a tenth."""
-    return f"{size_bytes / 2**20:.1f} MiB"
+    """Bytes as mebibytes, to a tenth; as kibibytes or bytes where that would be 0."""
+    for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
+        if abs(size_bytes) >= size / 20 or not size_bytes:
+            return f"{size_bytes / size:.1f} {unit}"
+    return f"{size_bytes:.0f} B"

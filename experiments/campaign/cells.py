@@ -30,6 +30,14 @@ class Case:
     folder: Path  # of the spec; file names are relative to it
     terms: Mapping[str, Any]
 
+    @property
+    def files(self) -> list[Path]:
+        """The files that it is read from, those of a model's program and of a topology included. Raises BadInputError."""
+        if self.kind == PREDICTED:
+            return [beside(self.folder, self.what), beside(self.folder, self.where)]
+        named = (self.what.rpartition(":")[0], self.where)
+        return [beside(self.folder, name) for name in named if name.endswith((".py", ".json"))]
+
     def differences(self, stored: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
         """(key, value here, stored value) of each term that differs from `stored`."""
         names = dict.fromkeys((*self.terms, *stored))

@@ -116,7 +116,9 @@ def export(
 
     def write_mappings() -> None:
         if best is not None:
-            facts["best"] = write_best(store, best)
+            facts["best"], left_out, failures = write_best(store, best)
+            facts["left_out"] = {**facts.get("left_out", {}), **left_out}
+            raise_last(failures)
 
     with _opened(spec) as store:
         failures = tried(write_out, write_mappings)
@@ -186,9 +188,13 @@ def _opened(path: Path) -> CampaignStore:
 
 
 def _inputs(path: Path) -> list[Path]:
-    """The files that a campaign is read from: its spec and its store. Raises BadInputError."""
+    """The files that a campaign is read from: its spec and all that this names, and its store. Raises BadInputError."""
     spec = _read(path)
-    return [path] if spec is None else [path, spec.store]
+    if spec is None:
+        return [path]
+    cases = {cell.case.key: cell.case for cell in spec.cells}.values()
+    named = [file for case in cases for file in case.files]
+    return [path, spec.store, *(store for _, store in spec.warm_start), *named]
 
 
 def _read(path: Path) -> Spec | None:

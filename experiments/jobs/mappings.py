@@ -114,7 +114,9 @@ def _crossing(mapping: Mapping) -> list[Facts]:
     """Tensors that cross from one device to another; each crosses once, even if several ops there take it."""
     graph, names, devices = mapping.graph, mapping.topology.names, mapping.devices
     sent = {
-        (devices[edge.src], devices[edge.dst], edge.src, edge.output_index): edge.edge_bytes
+        (devices[edge.src], devices[edge.dst], edge.src, edge.output_index): graph.tensor_bytes[
+            edge.src, edge.output_index
+        ]
         for edge in graph.edges
         if devices[edge.src] != devices[edge.dst]
     }

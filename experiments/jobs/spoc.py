@@ -49,6 +49,8 @@ def spoc_command(models: Sequence[str], batch: int | None = None) -> list[Facts]
 def _checked(model: str, batch: int | None) -> Callable[[], Facts]:
     """Read a file or find a model now, and return a function that makes its facts, which may trace it."""
     if is_graph_file(model):
+        if batch is not None:
+            raise BadInputError(f"--batch is {batch}, and {model} is a graph, whose batch is fixed; leave --batch out.")
         graph = read_graph(model)
         return lambda: graph_facts(model, graph)
     zoo.find(model)

@@ -12,7 +12,7 @@ from experiments.report.text import cell, split_idle
 from placer.number_format import mib, ms
 
 Facts = dict[str, Any]
-MOST_PAIRS = 40  # of devices between which tensors cross, listed one by one
+MOST_PAIRS = 40  # of devices between which tensors cross, or ops moved, listed one by one
 
 
 def show_mapping(facts: Facts) -> None:
@@ -55,16 +55,20 @@ def show_difference(facts: Facts) -> None:
     console.print("; ".join([said, *alone]) + ".")
     if facts["moves"]:
         table = Table("from", "to", *_right("ops"))
-        for move in facts["moves"]:
+        for move in facts["moves"][:MOST_PAIRS]:
             table.add_row(cell(move["src"]), cell(move["dst"]), f"{move['ops']:,}")
         console.print(table)
+        if rest := facts["moves"][MOST_PAIRS:]:
+            console.print(
+                f"... and {sum(move['ops'] for move in rest):,} ops between {len(rest)} other pairs of devices."
+            )
         table = Table("layer", "from", "to", *_right("ops"))
         for scope in facts["scopes"]:
             count = f"{scope['ops']:,} of {scope['of']:,}"
             table.add_row(cell(scope["scope"] or "(no scope)"), cell(scope["src"]), cell(scope["dst"]), count)
         console.print(table)
         if left := facts["moved"] - sum(scope["ops"] for scope in facts["scopes"]):
-            console.print(f"... and {left:,} ops of other layers.")
+            console.print(f"... and {left:,} ops of other layers, or of these between other devices.")
     for which in ("one", "other"):
         if facts[which]["measured_s"] is not None:
             console.print(f"{which}: {_measured(facts[which])}")

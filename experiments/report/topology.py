@@ -12,6 +12,7 @@ from experiments.report.console import literal_console
 from experiments.report.text import cell
 from placer.devices.links.link_pairs import ALL
 from placer.graph.topology import Link, Topology
+from placer.number_format import mib
 
 Facts = dict[str, Any]
 
@@ -44,7 +45,7 @@ def show_topology(topology: Topology) -> None:
         table.add_row(
             cell(d.name),
             cell(d.kind),
-            "unlimited" if d.memory_bytes is None else f"{d.memory_bytes / 2**30:.1f} GiB",
+            "unlimited" if d.memory_bytes is None else _memory(d.memory_bytes),
             *([cell(d.hardware)] if is_known else []),
         )
     console.print(table)
@@ -56,6 +57,10 @@ def show_topology(topology: Topology) -> None:
             way = f"{k.latency_s * 1e6:.0f} us, {k.bandwidth_bytes_per_s / 1e9:.3g} GB/s"
             table.add_row(cell(name, 160), way, work, _range_ms([_mebibyte_s(link) for link in links]))
         console.print(table)
+
+
+def _memory(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB" if size_bytes >= 2**30 else mib(size_bytes)
 
 
 def _link_rows(topology: Topology) -> dict[str, list[Link]]:

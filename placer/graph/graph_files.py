@@ -92,7 +92,7 @@ class TopologyFile(Document):
 def is_graph_file(name: str) -> bool:
     """Whether `name` names a graph file, and not a model (a zoo name, file.py:function, ...)."""
     try:
-        return ":" not in name and (name.endswith(".json") or Path(name).is_file())
+        return name.endswith(".json") or (":" not in name and Path(name).is_file())
     except OSError:  # longer than any file's name
         return False
 

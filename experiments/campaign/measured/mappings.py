@@ -15,6 +15,8 @@ from placer.files import shortened
 from placer.graph.mapping import Mapping
 from placer.graph.mapping_files import MappingFile, mapping_file, write_mapping
 
+NOT_YET = "its best mapping was not measured side by side with its baselines yet; go on with placer campaign run"
+
 
 def check_folder(folder: Path) -> None:
     """Raises BadInputError, before anything is written, if mappings cannot be written to the folder."""
@@ -26,13 +28,15 @@ def check_folder(folder: Path) -> None:
         raise BadInputError(f"--best {folder}: is no folder; name another.")
 
 
-def write_best(store: CampaignStore, folder: Path) -> dict[str, str]:
-    """Write the best mapping of each measured case to the folder; return {case: file}. Only mappings that were measured
-    side by side with their baselines are written.
+def write_best(store: CampaignStore, folder: Path) -> tuple[dict[str, str], dict[str, str], list[Exception]]:
+    """Write the best mapping of each measured case to the folder. Only mappings that were measured side by side with
+    their baselines are written.
 
-    Raises PlacerError if there is nothing to write, or if a file cannot be written.
+    Returns {case: file}, why other measured cases have none, and the errors of cases that have one that could not be
+    written. Raises PlacerError if there is nothing to write.
     """
-    cells = [held for held in store.held() if held.kind == MEASURED and held.final and not held.lacks_final]
+    measured = [held for held in store.held() if held.kind == MEASURED]
+    cells = [held for held in measured if held.final and not held.lacks_final]
     cases = list(dict.fromkeys(held.case_key for held in cells))
     if not cases:
         raise PlacerError(
@@ -43,14 +47,18 @@ def write_best(store: CampaignStore, folder: Path) -> dict[str, str]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInputError(f"--best {folder}: {error.strerror}; name another folder.") from None
-    names = _file_names(cases)
+    names, written, failures = _file_names(cases), dict[str, str](), list[Exception]()
     for case in cases:
         try:
-            file = _best(store, case, [held for held in cells if held.case_key == case])
+            write_mapping(folder / names[case], _best(store, case, [held for held in cells if held.case_key == case]))
         except ERRORS as error:
-            raise PlacerError(f"{store.path} is damaged: of {case}, {type(error).__name__}: {error}.") from None
-        write_mapping(folder / names[case], file)
-    return {case: str(folder / names[case]) for case in cases}
+            failures.append(PlacerError(f"{store.path} is damaged: of {case}, {type(error).__name__}: {error}."))
+        except PlacerError as error:
+            failures.append(error)
+        else:
+            written[case] = str(folder / names[case])
+    left_out = {held.case_key: NOT_YET for held in measured if held.case_key not in cases}
+    return written, left_out, failures
 
 
 def _best(store: CampaignStore, case: str, cells: Sequence[Held]) -> MappingFile:

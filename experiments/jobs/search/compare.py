@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from experiments.jobs.interrupt import SIGNALS, Signals, heard, interruptible
 from experiments.jobs.search.comparison import CompareSettings, Comparison, Standing
 from experiments.jobs.search.ending import why_lost
-from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest, merit, step_s
+from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest, leader, merit, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import side_by_side
 from placer.errors import PlacerError
@@ -302,7 +302,7 @@ class Contest:
     def _advance(self, trial: Trial) -> None:
         """Report a trial if another searcher had its mapping measured; for that searcher, `measure_all` reported it."""
         if trial.mapping in self.counted:
-            self.job.progress.trial(trial, fastest(self.job.trials))
+            self.job.progress.trial(trial, leader(self.job.trials))
         self.counted.add(trial.mapping)
 
     def _finalists(self) -> list[Mapping]:

@@ -117,6 +117,11 @@ def by_merit(trials: Iterable[Trial]) -> list[Trial]:
     return sorted((trial for trial in trials if trial.measured), key=merit)
 
 
+def leader(trials: Iterable[Trial]) -> Trial | None:
+    """The first by merit among the trials that took all their repeats; None if none did."""
+    return next((trial for trial in by_merit(trials) if not merit(trial)[0]), None)
+
+
 def merit(trial: Trial) -> tuple[bool, float]:
     """The key by which `by_merit` sorts, the best first."""
     return bool(trial.measured and trial.measured.stopped_early), step_s(trial)

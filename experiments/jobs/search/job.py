@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from experiments import zoo
-from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest
+from experiments.jobs.search.finding import Progress, Trial, by_merit, leader
 from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import TracedModel, profile_model, trace_model
 from placer.devices.host.suspends import Suspends, in_words
@@ -289,7 +289,7 @@ class Job:
             at_s = self.clock() - self.begin_s
             trials.append(Trial(by, mapping, result, predicted_s[i], stored=stored[i] is not None, at_s=at_s))
             self.trials.append(trials[-1])
-            self.progress.trial(trials[-1], fastest([*self.trials, *(self.beside.trials if self.beside else ())]))
+            self.progress.trial(trials[-1], leader([*self.trials, *(self.beside.trials if self.beside else ())]))
         return trials
 
     def _stored(self, op_mapping: Mapping) -> Result | None:

@@ -34,21 +34,23 @@ def check_export(out: str, format: str | None, inputs: Sequence[Path] = ()) -> s
             f"--out {short(out)}: name a file that ends in {', '.join(ENDINGS)}, or a storage (sqlite:///FILE), or a "
             f"folder with --format {' or '.join(FOLDERS)}."
         )
-    says = ENDINGS.get(Path(out).suffix.lower(), meant)
-    if meant in TABLES and says != meant:
-        raise BadInputError(f"--out {short(out)} is the name of a {says} file, and --format is {meant}; change one.")
+    ending = next((ending for ending, named in ENDINGS.items() if named == meant), "")
+    if "://" not in out and not out.lower().endswith(ending):
+        raise BadInputError(f"--out {short(out)}: {meant} needs the name of a file that ends in {ending}; change one.")
     if meant in FOLDERS and Path(out).is_file():
         raise BadInputError(f"--out {short(out)}: is a file; {meant} needs a folder.")
     _check_extra(meant)
     if meant not in FOLDERS and "://" not in out:
         check_outputs(out, inputs=inputs)
     elif meant == OPTUNA and (file := _file_of(out)) is not None:
+        if file in ("", ":memory:"):
+            raise BadInputError(f"--out {short(out)}: names no file, so nothing would be kept; give sqlite:///FILE.")
         check_not_read(file, inputs)
     return meant
 
 
 def _file_of(storage: str) -> str | None:
-    """The file of an SQLite storage, whatever its driver and options; None for a server."""
+    """The file of an SQLite storage, whatever its driver and options; "" if it names none, None for a server."""
     from sqlalchemy.engine import make_url  # optuna depends on it
     from sqlalchemy.exc import ArgumentError
 
@@ -56,7 +58,7 @@ def _file_of(storage: str) -> str | None:
         url = make_url(storage)
     except ArgumentError:
         return None
-    return url.database if url.get_backend_name() == "sqlite" else None
+    return (url.database or "") if url.get_backend_name() == "sqlite" else None
 
 
 def _check_extra(format: str) -> None:

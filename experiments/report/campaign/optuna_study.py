@@ -109,5 +109,6 @@ def _trial(module: Any, spaces: dict[str, Any], held: Held, trial: StoredTrial) 
         state, value = module.trial.TrialState.FAIL, None
     else:
         known |= {"spread_s": result.spread_s, "repeats": result.repeats, "stopped_early": result.stopped_early}
-        state, value = module.trial.TrialState.COMPLETE, result.step_s
+        states = module.trial.TrialState  # the few steps of one that was stopped early are no best
+        state, value = states.PRUNED if result.stopped_early else states.COMPLETE, result.step_s
     return module.trial.create_trial(state=state, value=value, params=params, distributions=spaces, user_attrs=known)

@@ -140,14 +140,22 @@ def test_perfetto_without_the_files_says_why(write, folder):
         ("x.csv", "excel", "choose one of csv"),
         ("folder", None, "tensorboard or perfetto"),
         ("campaign.toml", "perfetto", "is a file"),
-        ("x.csv", "parquet", "the name of a csv file"),
-        ("x.PARQUET", "csv", "the name of a parquet file"),
+        ("x.csv", "parquet", "parquet needs the name of a file that ends in .parquet"),
+        ("x.PARQUET", "csv", "csv needs the name of a file that ends in .csv"),
+        ("topology.json", "csv", "ends in .csv"),
+        ("x.csv", "optuna", "ends in .db"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(folder, out, format, said):
     with pytest.raises(BadInputError, match=said) as refused:
         check_export(str(folder / out), format)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("storage", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_storage_that_is_kept_nowhere_is_refused(storage):
+    with pytest.raises(BadInputError, match="names no file, so nothing would be kept"):
+        check_export(storage, None)
 
 
 @pytest.mark.parametrize(("package", "out", "format"), [("optuna", "x.db", None), ("tensorboard", "x", "tensorboard")])

@@ -402,9 +402,10 @@ def test_the_figures_of_a_cell_are_those_of_its_end(folder):
 def test_the_best_mapping_is_a_file_of_the_ops(folder):
     run(folder)
     with read(folder) as store:
-        (path,) = write_best(store, folder / "best").values()
+        written, left_out, failures = write_best(store, folder / "best")
         finals = [held.final for held in store.held()]
-    assert path.endswith("towers-on-workers-2.json")
+    (path,) = written.values()
+    assert path.endswith("towers-on-workers-2.json") and not left_out and not failures
     mapping = read_mapping(path, profiled().fine, TOPOLOGY)
     groups = profiled()
     best = min(finals, key=lambda final: final["best_s"])
@@ -429,10 +430,25 @@ def _calibrated_cell(store, n):
 def test_the_best_mapping_is_written_with_the_run_order_that_was_measured(tmp_path, n):
     with CampaignStore(tmp_path / "m.sqlite") as store:
         devices, calibration = _calibrated_cell(store, n)
-        (path,) = write_best(store, tmp_path / "best").values()
+        (path,) = write_best(store, tmp_path / "best")[0].values()
     measured = profiled().calibrated(calibration).order_of(devices)
     assert measured != profiled().prediction.order_of(devices)
     assert read_mapping_file(path).order == measured
+
+
+def test_a_case_whose_mapping_cannot_be_written_keeps_no_other_from_it(tmp_path):
+    with CampaignStore(tmp_path / "m.sqlite") as store:
+        _calibrated_cell(store, 1)
+        cells = [WantedCell(f"{case}: a, seed 0", case, MEASURED, {}, "a", 0, 1, None) for case in ("a", "m", "z")]
+        store.want(cells)
+        for case in ("a", "z"):
+            store.keep_opened(case, {}, {PROFILE: profiled().encoded() if case == "z" else b"spoilt"})
+        final = {"n": 0, "best_s": 5.0, "spread_s": 0.1, "repeats": 9, "best_single_s": 6.0, "untouched_s": None}
+        store.keep_final("a: a, seed 0", {**final, "devices": [0] * 8})
+        written, left_out, failures = write_best(store, tmp_path / "best")
+    assert list(written) == ["m"] and list(left_out) == ["z"] and "not measured side by side" in left_out["z"]
+    (failure,) = failures
+    assert "a stored profile cannot be read" in str(failure)
 
 
 def test_the_page_shows_the_best_mapping_and_what_was_predicted_before_it_was_measured(folder):

@@ -65,5 +65,5 @@ def test_fractions_of_bytes_fill_a_device_exactly_in_any_order():
 
 def test_a_notebook_shows_what_each_device_gets():
     shown = Mapping(GRAPH, TOPOLOGY, (0, 2, 0))._repr_html_()
-    assert "<tr><td>cpu:0</td><td>2</td><td>0.0 MiB</td></tr>" in shown
+    assert "<tr><td>cpu:0</td><td>2</td><td>6 B</td></tr>" in shown
     assert "<tr><td>gpu:0</td><td>1</td>" in shown and "<b>g</b>" in shown
