@@ -32,7 +32,7 @@ class Case:
 
     @property
     def files(self) -> list[Path]:
-        """The files that it is read from, those of a model's program and of a topology included. Raises BadInputError."""
+        """The files that it is read from, such as a model's program and a topology. Raises BadInputError."""
         if self.kind == PREDICTED:
             return [beside(self.folder, self.what), beside(self.folder, self.where)]
         named = (self.what.rpartition(":")[0], self.where)

@@ -9,15 +9,17 @@ calls before it is an input of the step.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from placer.errors import short
-from placer.trace.graph_def.node_def import nodes_within, parse_input, set_inputs
+from placer.trace.graph_def.node_def import called, functions_of, nodes_within, parse_input, set_inputs
 
 STATELESS = {
     "RandomUniform": "StatelessRandomUniformV2",
@@ -31,6 +33,7 @@ OTHER_DRAWS = frozenset(
     | {"LearnedUnigramCandidateSampler", "ThreadUnsafeUnigramCandidateSampler"}
 )
 """Ops that draw from a state of their own, and have no stateless twin here."""
+DRAWING = STATELESS.keys() | OTHER_DRAWS
 DRAWS = "placer/draws"  # the input of the captured graph that says how many steps drew before
 PER_NUMBER = 256  # how far a stateful op advances its counter for each number
 PHILOX = 1  # TensorFlow's number of the algorithm
@@ -51,7 +54,7 @@ class Draws:
 
 def draws_within(graph_def: Any) -> list[Any]:
     """The ops that draw from hidden state, in the graph and in all functions that it calls."""
-    return [node for node in nodes_within(graph_def) if node.op in STATELESS or node.op in OTHER_DRAWS]
+    return [node for node in nodes_within(graph_def) if node.op in DRAWING]
 
 
 def has_seeds(node: Any) -> bool:
@@ -72,10 +75,59 @@ def repeating_draws(graph_def: Any) -> str | None:
 
 def give_seeds(graph_def: Any) -> None:
     """Give seeds to all ops that have none, so that the numbers they draw are known."""
+    _part_calls(graph_def)
     rng = random.SystemRandom()
     for node in draws_within(graph_def):
         if not has_seeds(node):
             node.attr["seed"].i, node.attr["seed2"].i = rng.getrandbits(62) + 1, rng.getrandbits(62) + 1
+
+
+def _part_calls(graph_def: Any) -> None:
+    """Give each call of a function that draws without seeds a copy of the function. TensorFlow inlines calls, and each
+    draws numbers of its own; with seeds in one body, all calls would draw the same.
+    """
+    library = {function.signature.name: function for function in graph_def.library.function}
+    drawing = _that_draw(library)
+    whole = {name: type(library[name]).FromString(library[name].SerializeToString()) for name in drawing}
+    called_before, names, left = set[str](), set(library), [graph_def.node]
+
+    def own(name: str) -> str:
+        """The function to call in place of a function; its nodes are looked at later."""
+        if name not in drawing:
+            return name
+        function = library[name]
+        if name in called_before:
+            function = graph_def.library.function.add()
+            function.CopyFrom(whole[name])
+            function.signature.name = next(new for n in itertools.count(2) if (new := f"{name}_{n}") not in names)
+        called_before.add(name)
+        names.add(function.signature.name)
+        left.append(function.node_def)
+        return str(function.signature.name)
+
+    while left:
+        for node in left.pop():
+            node.op = own(node.op)
+            for function in functions_of(node):
+                function.name = own(function.name)
+
+
+def _that_draw(library: Mapping[str, Any]) -> set[str]:
+    """The functions that draw without seeds, themselves or in functions that they call."""
+    found = {
+        name
+        for name, function in library.items()
+        if any(node.op in DRAWING and not has_seeds(node) for node in function.node_def)
+    }
+    while True:
+        more = {
+            name
+            for name, function in library.items()
+            if name not in found and any(found & {node.op, *called(node)} for node in function.node_def)
+        }
+        if not more:
+            return found
+        found |= more
 
 
 def make_stateless(graph_def: Any) -> bool:

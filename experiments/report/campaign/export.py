@@ -34,6 +34,8 @@ def check_export(out: str, format: str | None, inputs: Sequence[Path] = ()) -> s
             f"--out {short(out)}: name a file that ends in {', '.join(ENDINGS)}, or a storage (sqlite:///FILE), or a "
             f"folder with --format {' or '.join(FOLDERS)}."
         )
+    if "://" not in out:
+        check_not_read(out, inputs)
     ending = next((ending for ending, named in ENDINGS.items() if named == meant), "")
     if "://" not in out and not out.lower().endswith(ending):
         raise BadInputError(f"--out {short(out)}: {meant} needs the name of a file that ends in {ending}; change one.")

@@ -36,10 +36,10 @@ def set_inputs(node: Any, inputs: list[str]) -> None:
 
 def called(node: Any) -> Iterator[str]:
     """The functions that a node calls."""
-    yield from (function.name for function in _named(node))
+    yield from (function.name for function in functions_of(node))
 
 
-def _named(node: Any) -> Iterator[Any]:
+def functions_of(node: Any) -> Iterator[Any]:
     """The values of a node's attributes that name functions."""
     for value in node.attr.values():
         yield from (function for function in (value.func, *value.list.func) if function.name)
@@ -51,7 +51,7 @@ def rename_functions(graph_def: Any, new: Mapping[str, str]) -> None:
         function.signature.name = new.get(function.signature.name, function.signature.name)
     for node in itertools.chain(graph_def.node, *(function.node_def for function in graph_def.library.function)):
         node.op = new.get(node.op, node.op)
-        for function in _named(node):
+        for function in functions_of(node):
             function.name = new.get(function.name, function.name)
 
 

@@ -118,3 +118,19 @@ def test_draws_in_a_branch_are_left_stateful_and_found():
     captured = capture(step, (tf.constant(1.0),))
     assert captured.is_random and not captured.draws
     assert [node.op for node in draws_within(captured.graph_def)] == ["RandomStandardNormal"]
+
+
+def test_each_call_of_a_function_draws_numbers_of_its_own(two_cpus):
+    weight, noise = tf.Variable(0.0), tf.function(lambda x: tf.random.normal([3, 37]) * x)
+    pair = tf.function(lambda x: (noise(x), noise(x)))
+
+    @tf.function
+    def step(x):
+        drawn = (*pair(x), *pair(x), noise(x))
+        weight.assign_add(tf.reduce_mean(drawn[0] - drawn[1]))
+        return (*drawn, tf.reduce_sum(drawn[0]))
+
+    captured = capture(step, (tf.constant(1.0),))
+    *drawn, _ = values(placed(captured, two_cpus, 0).run_flat([tf.constant(1.0)]))
+    assert captured.draws and not captured.is_random
+    assert len({tuple(numbers.ravel()) for numbers in drawn}) == 5
