@@ -6,14 +6,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType, ModuleType
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from placer import tf_internals
 from placer.trace.eager.branches import made_of
 from placer.trace.eager.patching import replaced
 from placer.trace.eager.tensor_reads import caller_of, is_users, name_of, patching
+from placer.trace.python.kinds import is_library
 
 NUMBERS = (int, float)
 Eager = Mapping[int, type]
@@ -24,9 +27,11 @@ Eager = Mapping[int, type]
 def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
     """Call `note` with the reason, in words, when the user's own code asks, in this thread and block, for the type of
     an argument in `eager`, or of a value that is made only of such arguments, and would get another answer eagerly. It
-    may ask by `isinstance`, `type` or `tf.is_tensor`.
+    may ask by `isinstance`, `hasattr`, `tf.is_tensor`, `keras.ops.is_tensor` or `np.isscalar`, and by `type` in code
+    that AutoGraph converts.
     """
-    thread, known, is_tensor = threading.get_ident(), dict.fromkeys(eager, True), tf.is_tensor
+    thread, known = threading.get_ident(), dict.fromkeys(eager, True)
+    is_tensor, np_isscalar = tf.is_tensor, np.isscalar
     kinds = {*eager.values(), *(NUMBERS if {*NUMBERS} & {*eager.values()} else ())}  # of values made of them
 
     def differs(value: Any, answer: Callable[[type], bool], traced: bool) -> bool:
@@ -42,7 +47,7 @@ def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
         return not traced and any(map(answer, kinds)) and made_of(value, known) is True
 
     def asked(question: str) -> None:
-        frame = caller_of(sys._getframe(2))
+        frame = caller_of(_past_keras(caller_of(sys._getframe(2))))
         if is_users(frame):
             note(
                 f"it asks for the type of an argument (`{question}`) in {name_of(frame)}, which is a tensor once the "
@@ -59,6 +64,17 @@ def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
             asked("isinstance")
         return found
 
+    def has(value: Any, name: str) -> bool:
+        found = hasattr(value, name)
+        if differs(value, lambda kind: hasattr(kind, name), found):
+            asked("hasattr")
+        return found
+
+    def is_scalar(element: Any) -> bool:
+        if differs(element, lambda kind: issubclass(kind, NUMBERS), False):
+            asked("np.isscalar")
+        return bool(np_isscalar(element))
+
     def type_of(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and differs(args[0], lambda _: True, False):
             asked("type")
@@ -69,6 +85,25 @@ def watched_types(note: Callable[[str], None], eager: Eager) -> Iterator[None]:
             asked("tf.is_tensor")
         return is_tensor(x)
 
-    asking = replaced([(tf, "is_tensor", tf.autograph.experimental.do_not_convert(is_any_tensor))])
-    with patching, tf_internals.autograph.autograph_calls({isinstance: is_instance, type: type_of}), asking:
+    as_it_is = tf.autograph.experimental.do_not_convert
+    asking = [(tf, "is_tensor", as_it_is(is_any_tensor)), (np, "isscalar", as_it_is(is_scalar))]
+    if eager:  # AutoGraph does not see what Keras calls, such as a layer's `call`, nor functions that are not converted
+        for module in _users_modules():
+            names = {"isinstance": is_instance, "hasattr": has}.items()
+            asking += [(module, name, as_it_is(own)) for name, own in names if name not in module.__dict__]
+    with patching, tf_internals.autograph.autograph_calls({isinstance: is_instance, type: type_of}), replaced(asking):
         yield
+
+
+def _users_modules() -> list[ModuleType]:
+    """The modules of the user's program that are loaded."""
+    modules = [module for module in list(sys.modules.values()) if type(module) is ModuleType]
+    return [module for module in modules if not is_library(module.__dict__.get("__name__"))]
+
+
+def _past_keras(frame: FrameType) -> FrameType:
+    """The frame that asks, where Keras asks TensorFlow for it."""
+    at: FrameType = frame
+    while at.f_back is not None and at.f_code.co_name == "is_tensor" and is_library(at.f_globals.get("__name__")):
+        at = at.f_back
+    return at

@@ -466,7 +466,26 @@ def asks_what_is_made_of_it(x):
     return y / 510.0 if isinstance(y, np.ndarray) else x
 
 
-@pytest.mark.parametrize("scaled", [asks_by_isinstance, asks_by_type, asks_by_tensorflow, asks_what_is_made_of_it])
+@tf.autograph.experimental.do_not_convert
+def asks_unconverted(x):
+    return x / 255.0 if not hasattr(x, "graph") else x
+
+
+def asks_by_keras(x):
+    return x if keras.ops.is_tensor(x) else x / 255.0
+
+
+ASKING = (
+    asks_by_isinstance,
+    asks_by_type,
+    asks_by_tensorflow,
+    asks_what_is_made_of_it,
+    asks_unconverted,
+    asks_by_keras,
+)
+
+
+@pytest.mark.parametrize("scaled", ASKING)
 def test_a_step_that_asks_for_the_type_of_an_array_is_left_alone(two_cpus, live_hand, scaled):
     """It draws random numbers without a seed, so that no trial can compare what it computes with its eager calls."""
     weight = tf.Variable(0.0)
@@ -482,6 +501,38 @@ def test_a_step_that_asks_for_the_type_of_an_array_is_left_alone(two_cpus, live_
         if hand.live.left_alone is None and hand.live.is_ready and i >= 2:
             hand.move() if hand.live.is_joined else hand.place()
     assert "it asks for the type of an argument (`" in hand.live.left_alone
+
+
+class Scale(keras.layers.Layer):
+    """AutoGraph converts nothing that Keras calls."""
+
+    def call(self, x, n):
+        late = isinstance(n, int) and n > 8
+        return x * (2.0 if late or (np.isscalar(n) and n > 12) else 1.0)
+
+
+@pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
+@pytest.mark.filterwarnings("ignore:.*untouched")
+def test_a_layer_that_asks_whether_a_number_is_one_trains_as_alone(two_cpus, live_hand, wrap):
+    def made():
+        weight, layer = tf.Variable(0.0), Scale()
+
+        def step(x, n):
+            weight.assign_sub(tf.reduce_mean(layer(x, n=n)) * n)
+            return weight.read_value()
+
+        return wrap(step), weight
+
+    (step, weight), (alone, expected) = made(), made()
+    hand = live_hand(step)
+    for i in range(16):
+        x = tf.random.stateless_normal([4], [i, 1])
+        hand(x, i)
+        alone(x, i)
+        assert weight.numpy() == expected.numpy()
+        main = hand.live.variants.main
+        if hand.live.left_alone is None and main.layout.numbers and hand.live.is_ready and not main.refused and i >= 6:
+            hand.move() if hand.live.is_joined else hand.place()
 
 
 @pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
