@@ -340,8 +340,8 @@ def spoc(
     from experiments.report.spoc import show_spoc
 
     with measuring():
-        entries = spoc_command(models, batch)
-    show_result(as_json, {"models": entries}, lambda: show_spoc(entries))
+        entries, failures = spoc_command(models, batch)
+    raise_last([*tried(lambda: show_result(as_json, {"models": entries}, lambda: show_spoc(entries))), *failures])
 
 
 @app.command()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import zoo
 from experiments.jobs.spoc_reading import reading
-from placer.errors import BadInputError
+from placer.errors import BadInputError, raise_last, tried
 from placer.graph.graph_files import is_graph_file, read_graph
 from placer.graph.op_graph import OpGraph
 from surrogate.features.spoc import Spoc, forward, spoc
@@ -39,11 +40,22 @@ class Counted(NamedTuple):
         return self.read + self.unread
 
 
-def spoc_command(models: Sequence[str], batch: int | None = None) -> list[Facts]:
-    """The facts that `placer spoc --json` prints for each model. Raises BadInputError before anything is traced."""
+def spoc_command(models: Sequence[str], batch: int | None = None) -> tuple[list[Facts], list[Exception]]:
+    """The facts that `placer spoc --json` prints for each model, and the errors of models that cannot be traced.
+
+    Raises BadInputError before anything is traced, and the error itself if there is no other model.
+    """
     if batch is not None and batch < 1:
         raise BadInputError(f"--batch is {batch}; give a number of examples >= 1.")
-    return [facts() for facts in [_checked(model, batch) for model in models]]
+    found: list[Facts] = []
+    failures = tried(*(partial(_add, found, facts) for facts in [_checked(model, batch) for model in models]))
+    if not found:
+        raise_last(failures)
+    return found, failures
+
+
+def _add(found: list[Facts], facts: Callable[[], Facts]) -> None:
+    found.append(facts())
 
 
 def _checked(model: str, batch: int | None) -> Callable[[], Facts]:

@@ -114,7 +114,7 @@ def test_every_classifier_of_keras_has_a_size():
 
 
 def test_a_graph_file_gives_what_it_has_and_tells_what_it_lacks():
-    (entry,) = spoc_command([str(GRAPH)])
+    (entry,), _ = spoc_command([str(GRAPH)])
     graph, step = read_graph(GRAPH), entry["step"]
     assert step["ops"] == len(graph) and step["held_bytes"] == sum(op.memory_bytes for op in graph.ops)
     assert step["work_s"] == pytest.approx(sum(op.cost_s["gpu"] for op in graph.ops))
@@ -189,6 +189,24 @@ def test_bad_input_is_refused(model, says):
     with pytest.raises(BadInputError) as refused:
         spoc_command([model])
     assert says in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_model_that_cannot_be_traced_loses_no_other(tmp_path):
+    (tmp_path / "broken.py").write_text("def make():\n    raise ValueError('no data')\n")
+    entries, failures = spoc_command([f"{tmp_path / 'broken.py'}:make", str(GRAPH)])
+    assert [entry["model"] for entry in entries] == [str(GRAPH)]
+    (failure,) = failures
+    assert "no data" in str(failure)
+
+
+def test_a_batch_says_nothing_of_a_graph_file_and_a_colon_makes_none_a_model(tmp_path):
+    with pytest.raises(BadInputError, match="whose batch is fixed"):
+        spoc_command([str(GRAPH)], batch=64)
+    (tmp_path / "10:30").mkdir()
+    copy = tmp_path / "10:30" / "graph.json"
+    copy.write_bytes(GRAPH.read_bytes())
+    ((entry,), _) = spoc_command([str(copy)])
+    assert entry["step"]["ops"] > 0
 
 
 def test_a_bad_name_is_refused_before_anything_is_traced(monkeypatch):

@@ -29,6 +29,15 @@ def test_lines_and_tables_are_literal(capsys, name):
     assert capsys.readouterr().out.count(name) == 4
 
 
+def test_what_does_not_fit_into_a_column_is_folded_and_not_cut(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    table = Table("mapping", "step")
+    table.add_row("single on worker:0/gpu:1", "1234.56 ms*")
+    literal_console().print(table)
+    out = capsys.readouterr().out
+    assert "…" not in out and all(digit in out for digit in "123456*")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_progress_is_literal(capsys, monkeypatch, name):
     with progress_bar(1, quiet=False) as advance:
