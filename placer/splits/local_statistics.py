@@ -18,7 +18,7 @@ from typing import Any
 from placer.splits.plan import LOCAL, Division, SplitPlan
 from placer.splits.rules.copies import COPIES
 from placer.splits.rules.local import FUSED, REDUCED, VECTORS
-from placer.splits.rules.way import BATCH, Cut, Joined, axis_name
+from placer.splits.rules.way import BATCH, Cut, Joined, axis_name, may_be_averaged
 from placer.splits.step_graph import StepGraph
 
 NONE_LOCAL = "No batch normalisation is divided by examples here, so that local statistics change nothing."
@@ -198,14 +198,14 @@ class _Finder:
 
     def _is_sound(self, op: Any, user: Any, local: set[Any], parts: int) -> bool:
         """Whether a user of a local op works on it correctly: it is local too, or takes it beside its own examples, or
-        leads neither to a divided op nor to an output of the step. Such an output may be a loss, whose gradient may be
-        a constant.
+        leads neither to a divided op nor to an output of the step, and the parts' values have a mean to take. Such an
+        output may be a loss, whose gradient may be a constant.
         """
         if user in local:
             return True
         if user.name in self.plan:
             return self._is_by_examples(user, op.outputs[0]) and self.plan.divisions[user.name].parts == parts
-        return user not in self._leading_on
+        return may_be_averaged(op.outputs[0].dtype) and user not in self._leading_on
 
     @cached_property
     def _leading_on(self) -> set[Any]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from placer.errors import short
 from placer.splits.plan import PlanError
-from placer.splits.rules.way import Copied, Cut, Joined, Local, Own
+from placer.splits.rules.way import Copied, Cut, Joined, Local, Own, may_be_averaged
 from placer.splits.step_graph import StepGraph
 
 MOST_COPIES = 4
@@ -181,8 +181,18 @@ class Pieces:
         return [self._scaled(tensor, part, "weighted", scales[i], i) for i, part in enumerate(parts)]
 
     def _scaled(self, tensor: str, part: str, name: str, scale: float, i: int) -> str:
-        """Add a node that multiplies part i of a tensor by `scale`. Return its name."""
-        number = np.array(scale).astype(self.graph.tensor(tensor).dtype.as_numpy_dtype)
+        """Add a node that multiplies part i of a tensor by `scale`. Return its name.
+
+        Raises PlanError for a type that has no means. A scale below 1 would become the integer 0.
+        """
+        dtype = self.graph.tensor(tensor).dtype
+        if not may_be_averaged(dtype):
+            op = self.graph.nodes[_node(tensor)]
+            raise PlanError(
+                f"op {short(op.name)} ({op.op}) gives {dtype.name}, of which there is no mean over parts; leave it "
+                "whole, or divide all that takes it."
+            )
+        number = np.array(scale).astype(dtype.as_numpy_dtype)
         constant = self.constant(f"{_stem(part)}/{name}_by", number)
         found = self.add(f"{_stem(part)}/{name}", "Mul", [part, constant], T=self.type_of(tensor))
         self.part[found] = i

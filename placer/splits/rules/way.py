@@ -51,6 +51,11 @@ class Local:
     scaled: bool = False
 
 
+def may_be_averaged(dtype: tf.DType) -> bool:
+    """Whether a weighted mean of numbers of this type is one. A share of an integer is cut off, and flags have none."""
+    return bool(dtype.is_floating or dtype.is_complex)
+
+
 @dataclass(frozen=True)
 class Copied:
     """Each part makes the whole tensor, and takes its own copy."""

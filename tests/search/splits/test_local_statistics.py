@@ -14,7 +14,7 @@ import tensorflow as tf
 from placer.execute.outputs import values
 from placer.execute.rewrite import PlacedStep, Template
 from placer.splits.local_statistics import with_local_statistics, with_whole_statistics
-from placer.splits.plan import LOCAL, Division, SplitPlan
+from placer.splits.plan import LOCAL, Division, PlanError, SplitPlan
 from placer.splits.rules.copies import COPIES
 from placer.splits.step import split_step
 from placer.splits.step_graph import StepGraph
@@ -211,6 +211,47 @@ def test_statistics_that_the_loss_uses_otherwise_stay_those_of_the_whole_batch(j
     captured = captured_of(forward, weight)
     plan = plan_of(captured, "batch", 2)
     assert with_local_statistics(StepGraph(captured.graph_def), plan) == (plan, 0, 1)
+
+
+def masking(dtype, kept):
+    """A step that leaves out channels of no variance, and that notes them in a variable of type `dtype` if `kept`."""
+    weight = tf.Variable(tf.random.stateless_normal([4, 3], [5, 6]))
+    alive = tf.Variable(tf.zeros([3], dtype), trainable=False)
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = x @ weight
+            mean, variance = tf.nn.moments(y, [0])
+            keep = tf.cast(variance > 1e-6, dtype)
+            y = (y - mean) * tf.math.rsqrt(variance + 1e-3) * tf.cast(keep, tf.float32)
+            loss = tf.reduce_mean(y**3)
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        if kept:
+            alive.assign(keep)
+        return loss
+
+    return capture(step, (tf.random.stateless_normal([6, 4], [1, 2]),), "step")
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.bool])
+def test_a_number_that_cannot_be_averaged_is_local_only_where_nothing_takes_it_whole(dtype):
+    """The mean of two parts' counts is no count, and flags have no mean."""
+    for kept in (False, True):
+        captured = masking(dtype, kept)
+        plan = plan_of(captured, "batch", 2)
+        local, made, whole = with_local_statistics(StepGraph(captured.graph_def), plan)
+        assert (made, whole) == ((0, 1) if kept else (1, 0)) and local.is_local == (not kept)
+        split_step(captured, local)
+    assert with_local_statistics(StepGraph(masking(tf.float32, True).graph_def), plan)[1:] == (1, 0)
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.bool])
+def test_a_written_plan_that_would_average_such_a_number_is_refused(dtype):
+    free, captured = masking(dtype, False), masking(dtype, True)
+    local, _, _ = with_local_statistics(StepGraph(free.graph_def), plan_of(free, "batch", 2))
+    with pytest.raises(PlanError, match=f"gives {dtype.name}, of which there is no mean") as refused:
+        split_step(captured, local)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("parts", "found"), [(2, (1, 0)), (3, (1, 0)), (4, (0, 1)), (6, (0, 1))])
