@@ -38,7 +38,7 @@ def with_copies(graph: StepGraph, plan: SplitPlan, rates: Rates, parts: int) -> 
 
 class _Network:
     """The flow network. Node 0 is all that has to be whole, node 1 all that is in parts. Each other whole op and each
-    of its tensors has its own node.
+    tensor of a whole op has its own node.
     """
 
     def __init__(self, graph: StepGraph, plan: SplitPlan, rates: Rates, parts: int) -> None:
@@ -65,9 +65,11 @@ class _Network:
 
     def _add(self, op: Any) -> None:
         """Add an op's arcs: the cost of copying the op, and for each of its tensors the cost of sending it."""
-        here = self._place(op.name)
-        can = self.graph.way(op.name, COPIES) is not None
-        self._arc(0, here, self.rates.op_s.get(op.name, 0.0) * (self.parts - 1) if can else MOST * UNIT_S)
+        if self.graph.way(op.name, COPIES) is None:
+            here = self.places[op.name] = 0  # a finite arc could be cut instead of a message that takes as long
+        else:
+            here = self._place(op.name)
+            self._arc(0, here, self.rates.op_s.get(op.name, 0.0) * (self.parts - 1))
         for tensor in op.outputs:
             users = {self._user(user) for user in tensor.consumers()} - {None}
             if users:

@@ -68,5 +68,14 @@ def test_a_chain_that_several_parts_need_is_copied_from_where_the_fewest_tensors
     assert chosen(cheap | {"scaled": 1.0, "root": 1.0, "decayed": 1.0}) == set()
 
 
+@pytest.mark.parametrize("message_s", [MESSAGE_S, 2.0, 1e3])
+def test_what_cannot_be_copied_stays_whole_however_slow_the_link(message_s):
+    """On a link on which a message takes longer than the largest capacity says, too."""
+    with tf.Graph().as_default() as graph:
+        drawn = tf.raw_ops.RandomUniform(shape=[1], dtype=tf.float32, name="drawn")
+        tf.raw_ops.Mul(x=tf.compat.v1.placeholder(tf.float32, [4, 3], "x"), y=drawn, name="parts")
+    assert with_copies(StepGraph(graph.as_graph_def()), PLAN, Rates({}, 0.0, message_s), 2) == PLAN
+
+
 def test_where_nothing_is_divided_nothing_is_copied():
     assert with_copies(graph_of(), SplitPlan(), Rates({}, 0.0, MESSAGE_S), 2) == SplitPlan()
