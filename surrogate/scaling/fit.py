@@ -329,14 +329,15 @@ def nonnegative(gram: Floats, right: Floats) -> Floats:
 def cross_validated(problem: ConstantsFit) -> tuple[float, float, Floats]:
     """Return the weight whose formula has the smallest mean absolute relative error on rows left out, that error, and
     measured / predicted - 1 of the rows left out. Each fold searches the whole space once, and polishes the result for
-    each weight.
+    each weight. Rows that differ in the target only, such as repeated runs, are left out together, because the others
+    would tell what the left-out one takes.
 
     A row with a text level that no other fold has does not count, because the other folds say nothing about the level's
     constant. If this leaves no row, all rows count.
     """
     settings, rows = problem.settings, len(problem.target)
     weights = (0.0,) if settings.penalty == "none" else settings.weights
-    fold_of = np.random.default_rng(settings.seed).permutation(rows) % min(settings.folds, rows)
+    fold_of = _folds(problem)
     found, told = np.ones((len(weights), rows)), np.zeros(rows, dtype=bool)
     levels = problem.levels
     for fold in range(int(fold_of.max()) + 1):
@@ -352,6 +353,18 @@ def cross_validated(problem: ConstantsFit) -> tuple[float, float, Floats]:
     errors = np.abs(found / target - 1).mean(axis=1)
     best = int(errors.argmin())
     return weights[best], float(errors[best]), target / np.maximum(found[best], 1e-12) - 1
+
+
+def _folds(problem: ConstantsFit) -> NDArray[np.intp]:
+    """Return each row's fold number. Alike rows are in one fold; if all are alike, each row is dealt for itself."""
+    _, first, of_row = np.unique(np.hstack(problem.coded), axis=0, return_index=True, return_inverse=True)
+    if len(first) < 2:
+        first = of_row = np.arange(len(problem.target))
+    chance = np.random.default_rng(problem.settings.seed)
+    folds = np.empty(len(first), dtype=np.intp)
+    folds[np.argsort(first)] = chance.permutation(len(first)) % min(problem.settings.folds, len(first))
+    found: NDArray[np.intp] = folds[of_row.reshape(-1)]
+    return found
 
 
 def _usual(runs: Runs, name: str) -> float | str:

@@ -161,6 +161,23 @@ def test_errors_of_the_cross_validation_are_of_rows_left_out():
     assert abs(errors[7]) == np.abs(errors).max() > 1 and mape > 0.02
 
 
+@pytest.mark.parametrize("penalty", ["l2", "none"])
+def test_repeats_of_the_same_runs_do_not_make_errors_smaller(penalty):
+    """All repeats of a run are left out together; else those that are not tell what the left-out one takes."""
+    cells = table(16, noise=0.3, seed=5)
+    often = {name: list(column) * 4 for name, column in cells.items()}
+    settings = replace(QUICK, penalty=penalty)
+    once, repeated = (cross_validated(_problem(of(c), settings))[1:] for c in (cells, often))
+    assert repeated[0] == pytest.approx(once[0], rel=0.05)
+    assert_allclose(repeated[1], np.tile(once[1], 4), atol=0.05)
+
+
+def test_repeats_of_a_single_run_are_left_out_one_by_one():
+    problem = _problem(of(table(20)), QUICK)
+    _, mape, errors = cross_validated(problem.of_rows(np.zeros(6, dtype=np.intp)))
+    assert len(errors) == 6 and mape < 0.01
+
+
 def test_a_text_level_of_one_run_spoils_no_error_and_no_interval():
     """Left out, nothing tells its constant; and each bootstrap sample has it."""
     cells = table(40)
