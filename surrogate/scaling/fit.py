@@ -20,6 +20,7 @@ SHARPNESS = 1e-3  # below this size of a constant the L1 penalty is rounded off,
 LARGEST = 10.0  # the plain search's upper bound of coefficients, relative to the typical time
 RIDGE = 1e-10  # added to the diagonal, so that nearly equal columns do not make the equations singular
 POLISH_EVALUATIONS = 200
+DRAWS = 100  # for a sample of the bootstrap; if 6 levels have a single run each, one draw in 15 has all of them
 KEPT_ERRORS = 39  # quantiles of the errors on rows left out, each in the middle of its share
 FARTHEST = 1e12  # the largest target divided by the smallest; above it squared relative errors are lost to rounding
 Advance = Callable[[str], None]
@@ -167,7 +168,7 @@ class ConstantsFit:
 
     @property
     def levels(self) -> Floats:
-        """Return which levels each row has, [rows, constants of text levels] 0 or 1."""
+        """Return which levels each row has, [rows, text levels] 0 or 1."""
         return self.coding.levels_of(self.coded)
 
     def values(self, constants: Floats, coded: Coded | None = None) -> Floats:
@@ -201,19 +202,28 @@ class ConstantsFit:
     def bootstrap(self, constants: Floats) -> Floats:
         """Return [samples, constants], each sample polished from `constants` on rows drawn with replacement.
 
-        A sample has as many rows of each combination of text levels as the table, because a sample without a level says
-        nothing about the level's constants. The whole space is not searched again, because that takes as long as the
-        fit, so other optima are not found.
+        The whole space is not searched again, because that takes as long as the fit, so other optima are not found.
         """
         rng = np.random.default_rng(self.settings.seed)
-        of_row = np.unique(self.levels, axis=0, return_inverse=True)[1].reshape(-1)
-        alike = [np.flatnonzero(of_row == group) for group in range(of_row.max() + 1)]
-        rows = [
-            np.concatenate([some[rng.integers(len(some), size=len(some))] for some in alike])
-            for _ in range(self.settings.samples)
-        ]
+        rows = [self.drawn(rng) for _ in range(self.settings.samples)]
         found = [self.of_rows(drawn).polished(constants, most=40) for drawn in rows]
         return np.array(found).reshape(len(found), len(constants))
+
+    def drawn(self, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Return the numbers of as many rows as the table has, drawn with replacement.
+
+        Each text level of the table is among them, because rows without a level say nothing about the level's constant.
+        If DRAWS draws miss some level, as many rows of each combination of levels are drawn as the table has. Always
+        drawn like that, a table with one run of each combination would give nothing but itself.
+        """
+        levels, count = self.levels, len(self.target)
+        for _ in range(DRAWS):
+            rows: NDArray[np.intp] = rng.integers(count, size=count)
+            if levels[rows].any(axis=0).all():
+                return rows
+        of_row = np.unique(levels, axis=0, return_inverse=True)[1].reshape(-1)
+        alike = [np.flatnonzero(of_row == group) for group in range(of_row.max() + 1)]
+        return np.concatenate([some[rng.integers(len(some), size=len(some))] for some in alike])
 
     def _projected(self) -> Floats:
         """Find the exponents by differential evolution; the coefficients follow from them."""

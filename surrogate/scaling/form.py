@@ -152,12 +152,16 @@ class Coding:
         return Coded(*(_stacked(found, rows) for found in (masks, logs, factors)))
 
     def levels_of(self, coded: Coded) -> Floats:
-        """Return which levels each row has, [rows, constants of text levels] 0 or 1. Each level has one constant,
-        except the first level of an extrinsic column, whose factor is 1.
+        """Return which levels each row has, [rows, text levels] 0 or 1. Each level has one constant, except the first
+        level of an extrinsic column, whose factor is 1.
         """
         inside = [level is not None for _, level in self.coefficients]
-        outside = [level is not None for _, level in self.factors]
-        return np.hstack([coded.masks[:, inside], coded.factors[:, outside]])
+        found = [coded.masks[:, inside]]
+        for name in self.form.extrinsic:
+            if name in self.levels:
+                others = coded.factors[:, [column == name for column, _ in self.factors]]
+                found += [1 - others.sum(axis=1, keepdims=True), others]
+        return np.hstack(found)
 
     def basis(self, exponents: Floats, coded: Coded) -> Floats:
         """Return the multipliers of coefficients and C, [sets, rows, coefficients + 1]. exponents: [sets, p and q]."""

@@ -16,6 +16,7 @@ from surrogate.scaling.runs import Runs
 
 QUICK = FitSettings(samples=0, generations=60, folds=3)
 PUBLISHED = Form.parse("filters,layers,activation", "batch,devices")
+BOTH = Form.parse("activation", "machine")
 LEVELS = {"relu": 1.0, "tanh": 2.0, "gelu": 4.0}
 
 
@@ -189,6 +190,47 @@ def test_a_text_level_of_one_run_spoils_no_error_and_no_interval():
     assert len(errors) == 39 and mape < 0.01
     model = fit(of(cells), form, "step_s", replace(QUICK, samples=20))
     assert model.samples[:, model.coding.names.index("a activation: activation=gelu")].min() > 0
+
+
+def of_texts(rng, noise=0.1):
+    """One run of each of 4 activations on each of 5 machines, whose times differ by more than the noise."""
+    activation, machine = list("abcd") * 5, list("vwxyz") * 4
+    own = np.array([1.0 + "abcd".index(name) for name in activation])
+    factor = np.array([1.0 + 0.5 * "vwxyz".index(name) for name in machine])
+    step_s = own * factor * rng.lognormal(0, noise, 20)
+    return {"activation": activation, "machine": machine, "step_s": step_s.tolist()}
+
+
+def test_one_run_of_each_combination_of_texts_has_an_interval():
+    """Samples of each combination's own runs would all be the table."""
+    problem = _problem(of(of_texts(np.random.default_rng(7))), replace(QUICK, samples=40), BOTH)
+    samples = problem.bootstrap(problem.solved())
+    values = problem.coding.values(samples, problem.coded)
+    assert (values.std(axis=0) > 0.01 * values.mean(axis=0)).all()
+    np.testing.assert_array_equal(samples, problem.bootstrap(problem.solved()))
+
+
+def test_each_bootstrap_sample_has_each_level_of_each_text():
+    """The first level of an extrinsic text, too, which has no constant: without it the others have nothing to be
+    factors of.
+    """
+    cells = of_texts(np.random.default_rng(7))
+    few = [i for i, name in enumerate(cells["machine"]) if name != "v"] + [0]
+    problem = _problem(of({name: [column[i] for i in few] for name, column in cells.items()}), QUICK, BOTH)
+    chance = np.random.default_rng(0)
+    for _ in range(50):
+        drawn = problem.drawn(chance)
+        assert len(drawn) == len(few) and problem.levels[drawn].any(axis=0).all() and few.index(0) in drawn
+    assert len(cross_validated(problem)[2]) == len(few) - 1  # nothing tells the error of the run on v, left out
+
+
+def test_where_chance_would_miss_a_level_each_combination_keeps_its_rows():
+    count = 40
+    cells = {"activation": [f"a{i}" for i in range(count)], "size": np.arange(1.0, count + 1).tolist()}
+    cells["step_s"] = cells["size"]
+    problem = _problem(of({n: list(c) * 2 for n, c in cells.items()}), QUICK, Form.parse("activation,size"))
+    drawn = problem.drawn(np.random.default_rng(0))
+    assert problem.levels[drawn].any(axis=0).all() and (problem.levels[drawn].sum(axis=0) == 2).all()
 
 
 @pytest.mark.parametrize(
