@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from search.exact.divided_work import TINY, divided_work
 from search.exact.forced_crossings import forced_work_s
 from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
@@ -12,8 +13,6 @@ from surrogate.costs.cost_matrix import Costs
 
 Floats = NDArray[np.float64]
 
-ROUNDS, ROUNDS_AT_ONCE = 120, 16  # rounds of fitting weights, and rounds between two checks of the clock
-TINY = 1e-30
 ROUNDING = 1e-12  # relative: sums differ from the simulator's in their last digits, because their order differs
 EPSILON = float(np.finfo(np.float64).eps)
 CLOSE = 1e-9  # a value within this share of a lower bound cannot be improved
@@ -85,7 +84,8 @@ def interval_s(
     found = np.zeros((len(a), len(b)))
     able = np.isfinite(cost_s)
     known_s = np.where(able, cost_s, 0.0)
-    for w in [weights, np.full(devices, 1 / devices), *np.eye(devices)]:
+    alone = (able & (able.sum(axis=1) == 1)[:, None]).any(axis=0)  # all weight on any other device divides no work
+    for w in [weights, np.full(devices, 1 / devices), *np.eye(devices)[alone]]:
         if stop():
             break
         share_s = np.where(able, known_s * w, np.inf).min(axis=1)
@@ -125,28 +125,6 @@ def _by_unit(problem: Problem, cost_s: Costs, ops: NDArray[np.int64]) -> Costs:
     summed = np.zeros((len(units), cost_s.shape[1]))
     np.add.at(summed, of, cost_s[ops])
     return summed
-
-
-def divided_work(unit_cost_s: Costs, rounds: int = ROUNDS, stop: Stop = never) -> tuple[float, Floats]:
-    """Return a lower bound of the largest load if units could be cut at will, and the device weights that prove it.
-
-    This is the linear relaxation of unrelated machines. By duality every set of device weights w >= 0 with sum 1 gives
-    the bound: sum over units of min_d w_d * cost_s[u, d]. Multiplicative updates raise the weights of the devices that
-    the minimum loads most.
-    """
-    weights = best_weights = _normal(_mean_speeds(unit_cost_s))
-    best_s = 0.0
-    for round_ in range(1, rounds + 1):
-        weighted = unit_cost_s * weights
-        device = weighted.argmin(axis=1)
-        value_s = float(weighted.min(axis=1).sum())
-        if value_s > best_s:
-            best_s, best_weights = value_s, weights
-        if round_ % ROUNDS_AT_ONCE == 0 and stop():
-            break
-        load_s = _loads(unit_cost_s, device)
-        weights = _normal(weights * np.exp(load_s / max(load_s.max(), TINY) / np.sqrt(round_)))
-    return best_s, best_weights
 
 
 def divided_within_memory_s(problem: Problem, unit_cost_s: Costs) -> float:
@@ -197,23 +175,5 @@ def _dual(unit_cost_s: Costs, size: Floats, capacity: Floats) -> tuple[Floats, F
     return np.maximum(weights / total, TINY), np.where(np.isfinite(capacity), dearer / total * scale_s / largest, 0.0)
 
 
-def _loads(unit_cost_s: Costs, device: NDArray[np.int64]) -> Floats:
-    taken = unit_cost_s[np.arange(len(device)), device]
-    return _summed(taken, device, unit_cost_s.shape[1])
-
-
 def _summed(values: Floats, place: NDArray[np.int64], places: int) -> Floats:
     return np.bincount(place, values, places).astype(np.float64)
-
-
-def _normal(weights: Floats) -> Floats:
-    """Return weights with sum 1 and without 0, because 0 times infinity is not a number."""
-    weights = np.maximum(weights / weights.sum(), TINY)
-    return weights / weights.sum()  # type: ignore[no-any-return]
-
-
-def _mean_speeds(unit_cost_s: Costs) -> Costs:
-    """Return 1 divided by the mean cost on each device; 0 for a device that can run no unit."""
-    can = np.isfinite(unit_cost_s)
-    mean_s = np.where(can, unit_cost_s, 0.0).sum(axis=0) / np.maximum(can.sum(axis=0), 1)
-    return np.where(can.any(axis=0), 1 / np.maximum(mean_s, TINY), 0.0)

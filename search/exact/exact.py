@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from search.exact.bounds import divided_work, lower_bound, rounding
+from search.exact.bounds import lower_bound, rounding
+from search.exact.divided_work import divided_work
 from search.initial.starts import starts
 from search.local.anneal import two_ops
 from search.local.hill_climb import climb, kicked

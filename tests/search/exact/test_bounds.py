@@ -115,6 +115,7 @@ def test_a_bound_that_is_not_finished_is_one_all_the_same(problem):
         return False
 
     lower_bound(problem, counting)
-    assert asked > 5
+    assert asked > 5 or problem.objective == "max-load"  # equal devices divide all work at once
+    assert asked
     for most in (0, 1, asked // 2, asked - 1):
         assert 0 < lower_bound(problem, partial(next, chain(repeat(False, most), repeat(True)))) <= whole
