@@ -51,7 +51,10 @@ def _with_ways(problem: Problem, weights: Floats, stop: Stop) -> list[float]:
     from search.problem.longest_paths import heads, path_tables  # numba is slow to import
 
     ways = path_tables(problem.simulator.tables, problem.limits, problem.graph.order)
-    head_s, tail_s = heads(ways), problem.tail_s
+    head_s = heads(ways, stop)
+    if stop():  # the tails take as long as the heads
+        return []
+    tail_s = problem.tail_s
     path_s = critical_path_s(problem, head_s + ways.cost_s + tail_s)
     if not path_s < np.inf:  # every mapping needs a missing link, so none can be simulated
         return [path_s]

@@ -4,45 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from placer.graph.topology import Topology
 from surrogate.costs.cost_matrix import Costs
+from surrogate.simulate.kernels.arrays import links_of
+
+UNLIMITED = -1.0  # stands for a rate that is not given
 
 
 def alike_devices(topology: Topology, costs: Costs, capacity_bytes: Sequence[float]) -> tuple[int, ...]:
     """Return for each device the first one that is alike. costs: [ops, devices]. capacity_bytes: [devices], the most
     bytes that each may hold.
     """
-
-    def is_like(a: int, b: int) -> bool:
-        return (
-            bool((costs[:, a] == costs[:, b]).all())
-            and capacity_bytes[a] == capacity_bytes[b]
-            and _ports(topology, a) == _ports(topology, b)
-            and _have_like_links(topology, a, b)
-        )
-
-    first: list[int] = []
-    for d in range(len(topology)):
-        first.append(next((a for a in first if is_like(a, d)), d))
-    return tuple(first)
+    ports = [(device.ingress_bytes_per_s, device.egress_bytes_per_s) for device in topology.devices]
+    rates = np.array([[UNLIMITED if rate is None else rate for rate in pair] for pair in ports])
+    return first_alike(links_of(topology), np.vstack([costs, np.array(capacity_bytes), rates.T]))
 
 
-def _have_like_links(topology: Topology, a: int, b: int) -> bool:
-    """Whether all links stay the same if devices a and b exchange their names."""
-    others = [d for d in range(len(topology)) if d not in (a, b)]
-    pairs = [(a, b, b, a), *((a, d, b, d) for d in others), *((d, a, d, b) for d in others)]
-    return all(_link(topology, s, d) == _link(topology, s2, d2) for s, d, s2, d2 in pairs)
+def first_alike(link: NDArray[np.float64], own: NDArray[np.float64]) -> tuple[int, ...]:
+    """Return for each device the first one with the same numbers, with which it can exchange its links. link: [6,
+    devices, devices], see `links_of`. own: [numbers, devices].
+    """
+    by_sender, by_receiver = (np.ascontiguousarray(link.transpose(axes)) for axes in ((1, 0, 2), (2, 0, 1)))
+    links = np.sort(by_sender, axis=2)  # devices that can exchange their links have the same ones in another order
+    first: dict[bytes, list[int]] = {}
+    found: list[int] = []
+    for d, numbers in enumerate(np.ascontiguousarray(own.T)):
+        like = first.setdefault(numbers.tobytes() + links[d].tobytes(), [])
+        found.append(next((a for a in like if all(_exchange(ends, a, d) for ends in (by_sender, by_receiver))), d))
+        if found[d] == d:
+            like.append(d)
+    return tuple(found)
 
 
-def _ports(topology: Topology, d: int) -> Sequence[float | None]:
-    device = topology.devices[d]
-    return device.ingress_bytes_per_s, device.egress_bytes_per_s
-
-
-def _link(topology: Topology, src: int, dst: int) -> Sequence[float] | None:
-    """Return a link's numbers without its device names; None if there is no link."""
-    link = topology.table[src][dst]
-    if link is None:
-        return None
-    way = (link.latency_s, link.bandwidth_bytes_per_s, link.send_s, link.send_s_per_byte)
-    return (*way, link.receive_s, link.receive_s_per_byte)
+def _exchange(ends: NDArray[np.float64], a: int, b: int) -> bool:
+    """Whether the links to or from device a, [6, others], are those of b if both exchange their names."""
+    exchanged = ends[a].copy()
+    exchanged[:, [a, b]] = exchanged[:, [b, a]]
+    return np.array_equal(exchanged, ends[b])

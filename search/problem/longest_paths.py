@@ -12,13 +12,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from search.problem.alike_devices import first_alike
 from search.problem.problem import Limits
+from search.problem.searcher import Stop, never
 from surrogate.jit import inlined, jit
 from surrogate.simulate.kernels.arrays import NO_CONTENTION, Tables
 from surrogate.simulate.kernels.transfer import transfer_s
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
+
+AT_ONCE = 4_000_000  # pairs of an op and a device, times kinds of devices, between two checks of the clock
 
 
 class PathTables(NamedTuple):
@@ -34,6 +38,8 @@ class PathTables(NamedTuple):
     cost_s: Floats  # [ops, d] infinite on devices that an op, or an op colocated with it, may not use
     link: Floats  # [6, d, d]
     in_turn: bool  # whether transfers over one link wait for each other
+    of_kind: Ints  # [d] the devices by kind; the links of one kind are alike
+    kind: Ints  # [kinds + 1] kind k has the devices of_kind[kind[k]] to of_kind[kind[k + 1]]
 
 
 def path_tables(t: Tables, limits: Limits, order: Sequence[int]) -> PathTables:
@@ -47,6 +53,7 @@ def path_tables(t: Tables, limits: Limits, order: Sequence[int]) -> PathTables:
     new[1:] = (np.diff(src) != 0) | (np.diff(dst) != 0)
     at = np.flatnonzero(new)
     u, v = limits.unit_of[src[at]], limits.unit_of[dst[at]]
+    like = np.array(first_alike(t.link, np.zeros((0, t.link.shape[1]))), np.int32)
     return PathTables(
         order=line,
         src=src[at],
@@ -58,6 +65,8 @@ def path_tables(t: Tables, limits: Limits, order: Sequence[int]) -> PathTables:
         cost_s=np.where(limits.feasible[limits.unit_of], t.cost_s, np.inf),
         link=t.link,
         in_turn=t.contention != NO_CONTENTION,
+        of_kind=np.argsort(like, kind="stable").astype(np.int32),
+        kind=np.append(0, np.cumsum(np.unique(like, return_counts=True)[1])).astype(np.int32),
     )
 
 
@@ -100,32 +109,104 @@ def crossings(ways: PathTables) -> Floats:
     return cross_s
 
 
-@jit
-def heads(ways: PathTables) -> Floats:
-    """The least seconds before op v can start on d, [ops, d]; infinite where it cannot run."""
-    devices = ways.cost_s.shape[1]
+def heads(ways: PathTables, stop: Stop = never) -> Floats:
+    """The least seconds before op v can start on d, [ops, d]; infinite where it cannot run. After `stop()` the other
+    pairs are left out, and the seconds may be fewer.
+    """
     head_s = np.where(ways.cost_s < np.inf, 0.0, np.inf)
+    pairs, at_once = len(ways.src), _at_once(ways)
     # Pairs are in the order of their producers. So all pairs with a producer as their consumer come before its own.
-    for p in range(len(ways.src)):
-        u, v = ways.src[p], ways.dst[p]
-        for d in range(devices):
-            best_s = np.inf
-            for s in range(devices):
-                best_s = min(best_s, head_s[u, s] + ways.cost_s[u, s] + _crossing(ways, p, s, d))
-            head_s[v, d] = max(head_s[v, d], best_s)
+    for p in range(0, pairs, at_once):
+        if p and stop():
+            break
+        _add_heads(ways, head_s, p, min(p + at_once, pairs))
     return head_s
 
 
-@jit
-def tails(ways: PathTables) -> Floats:
-    """The least seconds from the end of op v on d to the end of the step, [ops, d]; infinite where it cannot run."""
-    devices = ways.cost_s.shape[1]
+def tails(ways: PathTables, stop: Stop = never) -> Floats:
+    """The least seconds from the end of op v on d to the end of the step, [ops, d]; infinite where it cannot run. After
+    `stop()` as in `heads`.
+    """
     tail_s = np.where(ways.cost_s < np.inf, 0.0, np.inf)
-    for p in range(len(ways.src) - 1, -1, -1):
-        u, v = ways.src[p], ways.dst[p]
-        for s in range(devices):
-            best_s = np.inf
-            for d in range(devices):
-                best_s = min(best_s, _crossing(ways, p, s, d) + ways.cost_s[v, d] + tail_s[v, d])
-            tail_s[u, s] = max(tail_s[u, s], best_s)
+    pairs, at_once = len(ways.src), _at_once(ways)
+    for p in range(pairs, 0, -at_once):
+        if p < pairs and stop():
+            break
+        _add_tails(ways, tail_s, max(p - at_once, 0), p)
     return tail_s
+
+
+def _at_once(ways: PathTables) -> int:
+    return max(1, AT_ONCE // (len(ways.of_kind) * (len(ways.kind) - 1)))
+
+
+@inlined
+def _between(w: PathTables, p: int, i: int, j: int) -> float:
+    """`_crossing` from a device of kind i to another one of kind j; infinite if there is none."""
+    if i != j:
+        return _crossing(w, p, w.of_kind[w.kind[i]], w.of_kind[w.kind[j]])
+    if w.kind[i + 1] - w.kind[i] == 1:
+        return np.inf
+    return _crossing(w, p, w.of_kind[w.kind[i]], w.of_kind[w.kind[i] + 1])
+
+
+@jit
+def _add_heads(w: PathTables, head_s: Floats, begin: int, end: int) -> None:
+    """Raise the heads of the consumers of pairs `begin` to `end`. Each minimum over devices is taken by kinds, because
+    a crossing takes the same seconds from all devices of a kind: that of one other device, unless both are the same.
+    """
+    devices, kinds = w.cost_s.shape[1], len(w.kind) - 1
+    made_s, others_s = np.empty(devices), np.empty(kinds)
+    least_s, second_s, least_at = np.empty(kinds), np.empty(kinds), np.empty(kinds, np.int32)
+    for p in range(begin, end):
+        u, v = w.src[p], w.dst[p]
+        for i in range(kinds):
+            least_s[i], second_s[i], least_at[i] = np.inf, np.inf, -1
+            for k in range(w.kind[i], w.kind[i + 1]):
+                s = w.of_kind[k]
+                made_s[s] = head_s[u, s] + w.cost_s[u, s]
+                if made_s[s] < least_s[i]:
+                    least_s[i], second_s[i], least_at[i] = made_s[s], least_s[i], s
+                else:
+                    second_s[i] = min(second_s[i], made_s[s])
+        others_s[:] = np.inf
+        for i in range(kinds):
+            for j in range(kinds):  # the inner loop, because the links of one sender lie side by side in memory
+                if i != j:
+                    others_s[j] = min(others_s[j], least_s[i] + _between(w, p, i, j))
+        for j in range(kinds):
+            within_s = _between(w, p, j, j)
+            for k in range(w.kind[j], w.kind[j + 1]):
+                d = w.of_kind[k]
+                best_s = min(others_s[j], (second_s[j] if d == least_at[j] else least_s[j]) + within_s)
+                best_s = min(best_s, np.inf if w.apart[p, d] else made_s[d])
+                head_s[v, d] = max(head_s[v, d], best_s)
+
+
+@jit
+def _add_tails(w: PathTables, tail_s: Floats, begin: int, end: int) -> None:
+    """Raise the tails of the producers of pairs `begin` to `end`, the last first. Minima are taken as in `_add_heads`,
+    but anew for each kind of the producer: the crossing is the first term of each sum, whose order decides its last
+    digits.
+    """
+    kinds = len(w.kind) - 1
+    for p in range(end - 1, begin - 1, -1):
+        u, v = w.src[p], w.dst[p]
+        for i in range(kinds):
+            others_s, least_s, second_s, least_at = np.inf, np.inf, np.inf, -1
+            for j in range(kinds):
+                cross_s = _between(w, p, i, j)
+                for k in range(w.kind[j], w.kind[j + 1]):
+                    d = w.of_kind[k]
+                    after_s = cross_s + w.cost_s[v, d] + tail_s[v, d]
+                    if i != j:
+                        others_s = min(others_s, after_s)
+                    elif after_s < least_s:
+                        least_s, second_s, least_at = after_s, least_s, d
+                    else:
+                        second_s = min(second_s, after_s)
+            for k in range(w.kind[i], w.kind[i + 1]):
+                s = w.of_kind[k]
+                best_s = min(others_s, second_s if s == least_at else least_s)
+                best_s = min(best_s, np.inf if w.apart[p, s] else w.cost_s[v, s] + tail_s[v, s])
+                tail_s[u, s] = max(tail_s[u, s], best_s)
