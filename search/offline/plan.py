@@ -14,6 +14,7 @@ from placer.result import Measured, Result
 from search.defaults import DEFAULT_SEARCHER
 from search.exact.bounds import CLOSE, lower_bound
 from search.list_scheduling.heft import heft_placement
+from search.local.anneal import two_ops
 from search.problem.memory_fit import packed, with_more_tensors
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Deadline, Stop, never
@@ -21,7 +22,8 @@ from search.session.refusals import NO_LINK, Refusals
 from search.session.registry import SEARCHERS
 from search.session.session import MOST_REFUSED, LackOf, SearchSession, nothing
 
-BOUND_S = 1.0  # seconds that the lower bound may take, even if the search has less time
+# The most of the search's seconds that the lower bound may take, and the seconds that it may take even if that is more.
+BOUND_SHARE, BOUND_S = 0.2, 1.0
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,14 @@ def plan(
     problem.predict_many([heft_placement(problem)])
     if searcher_name in SEARCHERS:  # else the session refuses it
         SEARCHERS[searcher_name].prepare(problem.objective)
+    lower_bound(two_ops(problem.objective))
     start_s = clock()
     stop = Deadline(seconds, clock, over)
     search = _Search(problem, lambda roomier: SearchSession(searcher_name, roomier, seed=seed, stop=stop), lack)
     best_single = search.judge_singles()
     # By variables alone, because the bytes of kept tensors are an estimate, which proves nothing.
-    bound = lower_bound(problem.of_variables, Deadline(max(seconds, BOUND_S) - (clock() - start_s), clock, over))
+    bound_s = max(BOUND_SHARE * seconds, BOUND_S - (clock() - start_s))
+    bound = lower_bound(problem.of_variables, Deadline(bound_s, clock, over))
     while search.best.value > bound * (1 + CLOSE) and search.ask_and_tell():
         bound = max(bound, 0.0 if problem.kept_bytes else search.session.searcher.bound())
         if stop() and not search.only_lacks_memory:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from search.exact.bounds import lower_bound
 from search.learned.hybrid import Hybrid, HybridSettings
+from search.offline import plan as planning
 from search.offline.plan import plan
 from search.problem.problem import Problem
 from search.problem.searcher import Deadline
@@ -39,3 +41,18 @@ def test_a_plan_ends_when_its_time_is_up(build):
     found = plan(problem, seconds=2.0, clock=clock)
     assert 2.0 <= found.seconds < 4.0
     assert found.value >= found.lower_bound
+
+
+@pytest.mark.parametrize(("seconds", "most_s"), [(100.0, 20.0), (2.0, 1.0), (0.0, 1.0)])
+def test_the_bound_leaves_most_of_the_time_to_the_search(towers, monkeypatch, seconds, most_s):
+    left_s = []
+
+    def bounding(problem, stop=None):
+        if stop is None:  # it only compiles
+            return 0.0
+        left_s.append(stop.left_s())
+        return lower_bound(problem, stop)
+
+    monkeypatch.setattr(planning, "lower_bound", bounding)
+    plan(towers, seconds=seconds, clock=Clock())
+    assert left_s == [most_s]
