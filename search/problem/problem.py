@@ -126,7 +126,11 @@ class Problem:
         """Seconds of all ops of each unit, [units, devices], infinity where one of them cannot run."""
         rows = self.costs.tolist()
         devices = range(len(self.topology))
-        return [[math.fsum(rows[v][d] for v in unit) for d in devices] for unit in self.units]
+        alone = {unit[0]: rows[unit[0]] for unit in self.units if len(unit) == 1}  # a sum would take most of the time
+        return [
+            alone[unit[0]] if len(unit) == 1 else [math.fsum(rows[v][d] for v in unit) for d in devices]
+            for unit in self.units
+        ]
 
     @cached_property
     def feasible(self) -> tuple[tuple[int, ...], ...]:

@@ -20,7 +20,15 @@ def cost_matrix(graph: OpGraph, topology: Topology) -> Costs:
 
     Raises BadInputError for an op that no device of the topology can run.
     """
-    costs = np.array([[op.cost_on(d) for d in topology.devices] for op in graph.ops], dtype=np.float64)
+    devices = topology.devices
+    named = {name for op in graph.ops for name in (*op.cost_s, *(op.devices or ()))}
+    # Without its speed, a device that no op names differs from others of its kind in nothing that an op's cost reads.
+    first = {(d.kind, d.name if d.name in named else None): d for d in reversed(devices)}
+    column = {key: i for i, key in enumerate(first)}
+    of = [column[d.kind, d.name if d.name in named else None] for d in devices]
+    unscaled = [replace(d, speed=1.0) for d in first.values()]
+    costs = np.array([[op.cost_on(d) for d in unscaled] for op in graph.ops], dtype=np.float64)[:, of]
+    costs = np.ascontiguousarray(costs / [d.speed for d in devices])
     nowhere = np.isinf(costs).all(axis=1)
     if nowhere.any():
         op = graph.ops[int(nowhere.argmax())]
