@@ -6,7 +6,7 @@ If time or `work` ends before the proof is complete, the results are the best ma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -48,17 +48,24 @@ class ExactSettings:
 class Exact(Searcher):
     """A searcher that asks the best mapping, then the next best ones found, and finally any mapping that fits.
 
-    proven: whether no mapping is better than the best by more than TIE. bound_s: a lower bound in seconds for all
-    mappings, which is valid even if time ran out before the proof was complete.
+    known: placements to begin from, in place of list schedules and climbs. proven: whether no mapping is better than
+    the best by more than TIE. bound_s: a lower bound in seconds for all mappings, which is valid even if time ran out
+    before the proof was complete.
     """
 
     name: ClassVar[str] = "exact"
 
     def __init__(
-        self, problem: Problem, *, seed: int = 0, stop: Stop = never, settings: ExactSettings | None = None
+        self,
+        problem: Problem,
+        *,
+        seed: int = 0,
+        stop: Stop = never,
+        settings: ExactSettings | None = None,
+        known: Sequence[Placement] = (),
     ) -> None:
         super().__init__(problem, seed=seed, stop=stop)
-        self.settings = settings or ExactSettings()
+        self.settings, self.known = settings or ExactSettings(), known
         self.proven = False
         self.bound_s = 0.0
         self.cut = False  # whether time ran out during _solve
@@ -101,7 +108,12 @@ class Exact(Searcher):
             self.proven = True
 
     def _start(self) -> None:
-        """Learn the placements of list schedulers and single devices, and climb from the best."""
+        """Learn the known placements. If none is known, learn those of list schedulers and single devices, and climb
+        from the best.
+        """
+        self._learn(self.known)
+        if self.known and self.ranking:
+            return
         self._learn(starts(self.problem, self.stop))
         for turn in range(self.settings.climbs):
             if self.stop():
@@ -115,7 +127,7 @@ class Exact(Searcher):
     def _search(self) -> None:
         """Run branch and bound, first with targets below the best, which raise the bound, then with the best itself."""
         problem = self.problem
-        self.bound_s = lower_bound(problem, self.stop)
+        self.bound_s = self.given_bound_s or lower_bound(problem, self.stop)
         if self._tree_bytes() > self.settings.most_bytes:
             size = f"{len(problem.units)} units on {len(problem.topology)} devices"
             self.notes = [f"branch and bound was left out, because {size} would take too much memory."]

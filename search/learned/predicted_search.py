@@ -126,7 +126,7 @@ class PredictedSearch:
         self._round(self._budget(doubled=trusted), trusted)
 
     def _certify(self) -> None:
-        """Let branch and bound improve on the best, or prove a bound."""
+        """Let branch and bound improve on the best known, or prove a bound."""
         limits = ExactSettings(enumerate=0, work=self.settings.certify_work)
         seed, left_s = self._searcher.rng.getrandbits(32), self._left_s()
         until_s = (
@@ -134,8 +134,13 @@ class PredictedSearch:
         )
         # The last part of Exact runs on one core and may find nothing, so annealing gets the rest of the time.
         exact = Exact(
-            self.problem, seed=seed, stop=lambda: self._searcher.stop() or self._left_s() < until_s, settings=limits
+            self.problem,
+            seed=seed,
+            stop=lambda: self._searcher.stop() or self._left_s() < until_s,
+            settings=limits,
+            known=[placement for _, placement in self.elites.ranked()],
         )
+        exact.given_bound_s = self._searcher.given_bound_s
         exact.ask()
         self._searcher.evaluations += exact.evaluations
         self.bound_s = max(self.bound_s, exact.bound())

@@ -67,7 +67,10 @@ def plan(
     best_single = search.judge_singles()
     # By variables alone, because the bytes of kept tensors are an estimate, which proves nothing.
     bound_s = max(BOUND_SHARE * seconds, BOUND_S - (clock() - start_s))
-    bound = lower_bound(problem.of_variables, Deadline(bound_s, clock, over))
+    bound_stop = Deadline(bound_s, clock, over)
+    bound = lower_bound(problem.of_variables, bound_stop)
+    if problem.of_variables is problem and not bound_stop():  # else the searcher may find a larger one
+        search.session.searcher.given_bound_s = bound
     while search.best.value > bound * (1 + CLOSE) and search.ask_and_tell():
         bound = max(bound, 0.0 if problem.kept_bytes else search.session.searcher.bound())
         if stop() and not search.only_lacks_memory:

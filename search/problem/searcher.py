@@ -65,6 +65,7 @@ class Searcher(ABC):
         self.told: dict[Placement, Result] = {}
         self.repeats: list[Placement] = []
         self.evaluations = 0
+        self.given_bound_s = 0.0  # `lower_bound` of the problem if whoever began the search has computed it, else 0
         self.notes: list[str] = []  # notes for the report on how this search went
 
     @classmethod
@@ -137,7 +138,7 @@ class Searcher(ABC):
         Raises BadInputError if `problem` does not have the same placements, see `Problem.check_same_space`.
         """
         self.problem.check_same_space(problem)
-        self.problem = problem
+        self.problem, self.given_bound_s = problem, 0.0
         for cls in type(self).__mro__:
             for name, value in vars(cls).items():
                 if isinstance(value, cached_property):  # computed from the problem

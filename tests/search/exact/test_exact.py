@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from placer.errors import BadInputError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
+from search.exact import exact
+from search.exact.bounds import lower_bound
 from search.exact.exact import Exact, ExactSettings
 from search.offline.plan import plan
 from search.problem.problem import Problem
@@ -108,6 +110,37 @@ def test_time_that_is_up_leaves_a_mapping_and_a_bound():
     best = problem.predict(problem.placement(searcher.ask()))
     assert not searcher.proven
     assert 0 < searcher.bound() <= best
+
+
+def refuse(*_, **__):
+    raise AssertionError("this work was done already")
+
+
+def test_a_search_begins_from_what_is_known(build, monkeypatch):
+    problem = Problem(build.layered(2, layers=6), build.machine("gpu", "gpu", "cpu"))
+    settings = ExactSettings(enumerate=0)
+    first = Exact(problem, settings=settings)
+    best = problem.placement(first.ask())
+    for name in ("starts", "climb", "lower_bound"):
+        monkeypatch.setattr(exact, name, refuse)
+    second = Exact(problem, settings=settings, known=[best])
+    second.given_bound_s = lower_bound(problem)
+    assert problem.placement(second.ask()) == best
+    assert first.proven and second.proven and second.evaluations < first.evaluations
+
+
+def test_a_search_that_knows_only_what_does_not_fit_begins_as_any(tight):
+    searcher = Exact(tight, settings=TREE_ONLY, known=[(0,) * len(tight.units)])
+    assert tight.fits(tight.placement(searcher.ask()))
+
+
+def test_other_costs_have_another_bound(build):
+    problem = Problem(build.layered(2, layers=6), build.machine("gpu", "gpu", "cpu"))
+    searcher = Exact(problem, settings=TREE_ONLY)
+    searcher.given_bound_s = lower_bound(problem)
+    searcher.rebase(Problem(problem.graph, problem.topology, cost_s=problem.costs / 10))
+    best = searcher.problem.predict(problem.placement(searcher.ask()))
+    assert searcher.proven and searcher.bound() <= best
 
 
 def test_what_is_asked_gets_no_better_while_the_ranking_lasts(towers):

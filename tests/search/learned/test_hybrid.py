@@ -7,6 +7,7 @@ import pytest
 
 from placer.graph.op_graph import Op, OpGraph
 from placer.result import Failed, Measured
+from search.exact import exact
 from search.learned import predicted_search
 from search.learned.hybrid import Hybrid, HybridSettings
 from search.learned.predicted_search import PredictedSearch
@@ -116,6 +117,20 @@ def test_a_plan_of_a_middling_problem_is_certified(build):
     """18 ops on three unlike devices: too many mappings to predict, few enough to prove."""
     problem = Problem(build.layered(2, layers=6), build.machine("gpu", "gpu", "cpu"))
     assert problem.space > HybridSettings.enumerate
+    ticks = iter(range(1_000_000))
+    found = plan(problem, "hybrid", seconds=900_000, clock=lambda: float(next(ticks)))
+    assert found.value == pytest.approx(found.lower_bound)
+
+
+def test_the_proof_begins_from_the_best_found(build, monkeypatch):
+    """It makes no starts of its own, which are no better, and takes the plan's bound."""
+
+    def refuse(*_, **__):
+        raise AssertionError("this work was done already")
+
+    for name in ("starts", "climb", "lower_bound"):
+        monkeypatch.setattr(exact, name, refuse)
+    problem = Problem(build.layered(2, layers=6), build.machine("gpu", "gpu", "cpu"))
     ticks = iter(range(1_000_000))
     found = plan(problem, "hybrid", seconds=900_000, clock=lambda: float(next(ticks)))
     assert found.value == pytest.approx(found.lower_bound)
