@@ -511,41 +511,28 @@ class Scale(keras.layers.Layer):
         return x * (2.0 if late or (np.isscalar(n) and n > 12) else 1.0)
 
 
+def scaled_in_a_layer():
+    layer = Scale()
+    return lambda x, n: layer(x, n=n) * n
+
+
+def scaled_in_the_step():
+    def scaled(x, n):
+        rate = n * 0.5
+        return x * rate if isinstance(n, int) and isinstance(rate, float) else x
+
+    return scaled
+
+
+@pytest.mark.parametrize("asking", [scaled_in_the_step, scaled_in_a_layer])
 @pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
 @pytest.mark.filterwarnings("ignore:.*untouched")
-def test_a_layer_that_asks_whether_a_number_is_one_trains_as_alone(two_cpus, live_hand, wrap):
+def test_a_step_that_asks_whether_a_number_is_one_trains_as_alone(two_cpus, live_hand, wrap, asking):
     def made():
-        weight, layer = tf.Variable(0.0), Scale()
+        weight, scaled = tf.Variable(0.0), asking()
 
         def step(x, n):
-            weight.assign_sub(tf.reduce_mean(layer(x, n=n)) * n)
-            return weight.read_value()
-
-        return wrap(step), weight
-
-    (step, weight), (alone, expected) = made(), made()
-    hand = live_hand(step)
-    for i in range(16):
-        x = tf.random.stateless_normal([4], [i, 1])
-        hand(x, i)
-        alone(x, i)
-        assert weight.numpy() == expected.numpy()
-        main = hand.live.variants.main
-        if hand.live.left_alone is None and main.layout.numbers and hand.live.is_ready and not main.refused and i >= 6:
-            hand.move() if hand.live.is_joined else hand.place()
-
-
-@pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
-@pytest.mark.filterwarnings("ignore:.*untouched")
-def test_a_step_that_asks_whether_a_number_is_one_trains_as_alone(two_cpus, live_hand, wrap):
-    def made():
-        weight = tf.Variable(0.0)
-
-        def step(x, n):
-            rate = n * 0.5
-            if isinstance(n, int) and isinstance(rate, float):
-                x = x * rate
-            weight.assign_sub(tf.reduce_mean(x))
+            weight.assign_sub(tf.reduce_mean(scaled(x, n)))
             return weight.read_value()
 
         return wrap(step), weight
