@@ -32,13 +32,13 @@ class SQLiteFile:
         seconds to wait while others write. any_thread: whether several threads use it in turn. Raises sqlite3.Error.
         """
         self.path = path
-        if reads:
-            _undo_unfinished(path, busy_s)
         self.connection = sqlite3.connect(
             _uri(path, "ro" if reads else "rwc"),
             timeout=busy_s, isolation_level=None, check_same_thread=not any_thread, uri=True,
         )  # fmt: skip
         self._settled_s, self._has_begun, self._has_mode = time.monotonic(), False, False
+        if reads:
+            self._undo_unfinished(busy_s)
 
     def write_ahead(self) -> None:
         """Begin to write. Raises sqlite3.Error."""
@@ -50,6 +50,17 @@ class SQLiteFile:
             if code(error) != sqlite3.SQLITE_BUSY:  # others have it open; `settle` tries again
                 raise
         self.connection.execute("PRAGMA synchronous=FULL")
+
+    def _undo_unfinished(self, busy_s: float) -> None:
+        """Undo the transaction in which a writer was killed, if there is one. SQLite leaves this to whoever opens the
+        file next, and a connection that only reads cannot do it: every statement would fail. Raises sqlite3.Error.
+        """
+        try:
+            self.connection.execute("PRAGMA user_version")
+        except sqlite3.Error as error:  # whoever reads next finds the others
+            if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+                with closing(sqlite3.connect(_uri(self.path, "rw"), timeout=busy_s, uri=True)) as writer:
+                    writer.execute("PRAGMA user_version")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -83,22 +94,6 @@ class SQLiteFile:
                 self.connection.execute("PRAGMA busy_timeout=0")
                 self.connection.execute("PRAGMA journal_mode=delete")
         self.connection.close()
-
-
-def _undo_unfinished(path: Path, busy_s: float) -> None:
-    """Undo the transaction in which a writer was killed, if there is one. SQLite leaves this to whoever opens the file
-    next, and a connection that only reads cannot do it: every statement would fail. Raises sqlite3.Error.
-    """
-    with closing(sqlite3.connect(_uri(path, "ro"), timeout=busy_s, uri=True)) as reader:
-        try:
-            reader.execute("PRAGMA user_version")
-        except sqlite3.Error as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
-                return  # whoever reads next finds it too
-        else:
-            return
-    with closing(sqlite3.connect(_uri(path, "rw"), timeout=busy_s, uri=True)) as writer:
-        writer.execute("PRAGMA user_version")
 
 
 def _uri(path: Path, mode: str) -> str:

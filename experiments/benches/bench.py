@@ -20,7 +20,7 @@ import psutil
 from experiments.benches.evenness import pace_line
 from experiments.benches.intervals import CONFIDENCE, MANY
 from experiments.report.text import markdown_table
-from experiments.report.versions import versions
+from experiments.versions import versions
 from placer import number_format
 from placer.devices.host.machine import cpu_model
 from placer.errors import BadInputError, one_line

@@ -16,6 +16,7 @@ from experiments.cli.campaign import app as campaign
 from experiments.cli.failures import in_one_line
 from experiments.cli.last_words import become_another, last_words
 from experiments.cli.mappings import diff, show
+from experiments.cli.models import profile, spoc
 from experiments.cli.options import device_spec, measuring, show_result
 from experiments.cli.quiet import import_quietly
 from experiments.cli.scale import app as scale
@@ -294,57 +295,6 @@ def simulate(
 
 
 @app.command()
-def profile(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Zoo names, file.py:function, ...")],
-    workers: options.Workers = None,
-    spec: options.DevicesSpec = None,
-    batch: Annotated[list[int] | None, typer.Option(help="Batch size; may be repeated.")] = None,
-    passes: Annotated[int, typer.Option(help="Rounds of measuring, spread over time.")] = 3,
-    store: Annotated[Path | None, typer.Option(help="SQLite file in which the dataset grows.")] = None,
-    export: Annotated[Path | None, typer.Option(help="Write the dataset: .csv or .parquet.")] = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
-) -> None:
-    """Fill the operator dataset, fit the operator models, and print their error.
-
-    Example: placer profile alexnet moe --workers 2 --store operators.sqlite
-    """
-    from functools import partial
-
-    from experiments.jobs.profile import ProfileSettings, profile_command
-    from experiments.report.profile import profile_facts, show_profile
-    from experiments.report.progress import progress_bar
-
-    settings = ProfileSettings(tuple(models), device_spec(workers, spec), tuple(batch or (None,)), passes)
-    with measuring():
-        found = profile_command(settings, store, export, partial(progress_bar, quiet=quiet))
-    failures = tried(lambda: show_result(as_json, profile_facts(found), lambda: show_profile(found)))
-    raise_last([*failures, *found.lost])
-
-
-@app.command()
-def spoc(
-    models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL...", help="Zoo names, keras:NAME[@SIDE], file.py:function, or placer.graph/1."),
-    ],
-    batch: options.Batch = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Show size, parameters, operations and critical datapath length of training steps, and what limits their speed.
-
-    Graph files are read without TensorFlow; models are traced, not run.
-    Example: placer spoc towers keras:ResNet50@96 out/towers/graph.json
-    """
-    from experiments.jobs.spoc import spoc_command
-    from experiments.report.spoc import show_spoc
-
-    with measuring():
-        entries, failures = spoc_command(models, batch)
-    raise_last([*tried(lambda: show_result(as_json, {"models": entries}, lambda: show_spoc(entries))), *failures])
-
-
-@app.command()
 def worker(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="This machine's address to serve at; localhost: this machine only.")
@@ -363,7 +313,7 @@ def worker(
     become_worker(listen, cores, as_json)
 
 
-for command in (show, diff, bench):
+for command in (profile, spoc, show, diff, bench):
     app.command()(command)
 
 

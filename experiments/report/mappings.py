@@ -31,7 +31,7 @@ def show_mapping(facts: Facts) -> None:
     if facts["crossing"]:
         table = Table("from", "to", *_right("tensors", "in all"))
         largest = sorted(facts["crossing"], key=lambda link: link["bytes"], reverse=True)
-        for link in facts["crossing"] if len(largest) <= MOST_PAIRS else largest[:MOST_PAIRS]:
+        for link in largest[:MOST_PAIRS]:
             table.add_row(cell(link["src"]), cell(link["dst"]), f"{link['tensors']:,}", mib(link["bytes"]))
         console.print(table)
         if rest := largest[MOST_PAIRS:]:

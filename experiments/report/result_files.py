@@ -18,7 +18,7 @@ from experiments.report.plots.picture import check_picture
 from experiments.report.report_files import is_page, write_each
 from experiments.report.search_tables import HEADS, best_and_single, cells, summary_lines
 from experiments.report.text import markdown_table, printable
-from experiments.report.versions import versions
+from experiments.versions import versions
 from placer.errors import BadInputError
 from placer.files import check_not_read, check_outputs, write_whole
 from placer.graph.graph_files import write_graph, write_topology

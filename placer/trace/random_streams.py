@@ -88,6 +88,8 @@ def _part_calls(graph_def: Any) -> None:
     """
     library = {function.signature.name: function for function in graph_def.library.function}
     drawing = _that_draw(library)
+    if not drawing:
+        return
     whole = {name: type(library[name]).FromString(library[name].SerializeToString()) for name in drawing}
     called_before, names, left = set[str](), set(library), [graph_def.node]
 
@@ -114,20 +116,19 @@ def _part_calls(graph_def: Any) -> None:
 
 def _that_draw(library: Mapping[str, Any]) -> set[str]:
     """The functions that draw without seeds, themselves or in functions that they call."""
-    found = {
-        name
-        for name, function in library.items()
-        if any(node.op in DRAWING and not has_seeds(node) for node in function.node_def)
-    }
-    while True:
-        more = {
-            name
-            for name, function in library.items()
-            if name not in found and any(found & {node.op, *called(node)} for node in function.node_def)
-        }
-        if not more:
-            return found
-        found |= more
+    known: dict[str, bool] = {}
+
+    def draws(name: str) -> bool:
+        if name not in known:
+            known[name] = False
+            known[name] = any(
+                (node.op in DRAWING and not has_seeds(node))
+                or any(map(draws, library.keys() & {node.op, *called(node)}))
+                for node in library[name].node_def
+            )
+        return known[name]
+
+    return {name for name in library if draws(name)}
 
 
 def make_stateless(graph_def: Any) -> bool:

@@ -13,29 +13,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingABC
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any
 
 import tensorflow as tf
 
 from placer import tf_internals
-from placer.devices.variables import blank_variable, wait_for
+from placer.devices.variables import wait_for
 from placer.devices.workers.deadline import waiting
 from placer.errors import BadInputError, warn
 from placer.execute.variable_copies import (
-    DividedVariable,
     Held,
     Pair,
     Place,
-    Places,
     Transfers,
     held_bytes,
     variables_of,
 )
 from placer.train.variables.habits import Habits
 from placer.train.variables.hooks import unwatch, unwatched, watch, watched_by
+from placer.train.variables.places import HOME, blank, nearest, place_of
 
-HOME = ""
 ASIDE_S = 10.0  # how long a reader in one of TensorFlow's threads waits for the running step
 
 
@@ -150,9 +147,9 @@ class Replicas:
         """
         spare = spare or {}
         made = {
-            (id(v), place): spare[id(v), place] if (id(v), place) in spare else _blank(v, place)
+            (id(v), place): spare[id(v), place] if (id(v), place) in spare else blank(v, place)
             for v, place in zip(variables, places, strict=True)
-            if _place(v, place) not in self._at[id(v)]
+            if place_of(v, place) not in self._at[id(v)]
         }
         wait_for(variable for held in made.values() for variable in variables_of(held))
         return made
@@ -169,7 +166,7 @@ class Replicas:
             self._at[key].setdefault(place, replica)
         for (key, place), replica in self.missing(variables, places).items():  # another step freed some since
             self._at[key][place] = replica
-        places = [_place(v, place) for v, place in zip(variables, places, strict=True)]
+        places = [place_of(v, place) for v, place in zip(variables, places, strict=True)]
         replicas = [self._at[id(v)][place] for v, place in zip(variables, places, strict=True)]
         return Use(variables, places, replicas, written)
 
@@ -396,31 +393,7 @@ class Replicas:
 
     def _pairs(self, wanted: Iterable[tuple[int, Place]]) -> list[Pair]:
         return [
-            Pair(self._at[key][_nearest(self._true[key], place)], self._at[key][place])
+            Pair(self._at[key][nearest(self._true[key], place)], self._at[key][place])
             for key, place in wanted
             if place not in self._true[key]
         ]
-
-
-def _place(variable: tf.Variable, place: Place) -> Place:
-    return HOME if tf_internals.variables.handle_of(variable).device == place else place
-
-
-def _nearest(true: AbstractSet[Place], place: Place) -> Place:
-    """The place of the up-to-date replica to copy from: one in the same parts, because nothing has to be joined then;
-    else the user's own.
-    """
-    cut = place[1:] if isinstance(place, Places) else None
-    return min(true, key=lambda p: ((p[1:] if isinstance(p, Places) else None) != cut, p != HOME, str(p)))
-
-
-def _blank(variable: tf.Variable, place: Place) -> Held:
-    """A new replica; call `wait_for` before it is used."""
-    if isinstance(place, str):
-        return blank_variable(place, variable.shape, variable.dtype)
-    parts = []
-    for device, (a, b) in zip(place.devices, pairwise(place.bounds), strict=True):
-        shape = variable.shape.as_list()
-        shape[place.axis] = b - a
-        parts.append(blank_variable(device, shape, variable.dtype))
-    return DividedVariable(tuple(parts), place.axis, place.bounds)
