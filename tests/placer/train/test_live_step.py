@@ -447,7 +447,8 @@ def test_under_a_gradient_tape_a_function_stays_one(two_cpus, live_hand):
 
     with pytest.warns(UserWarning, match="under a tf.GradientTape") as warned:
         mine = trained_by(live_hand)
-    assert [warning.filename for warning in warned] == [inspect.getsourcefile(live_hand)]
+    ours = [warning.filename for warning in warned if warning.category is UserWarning]  # Python 3.13 warns of gast, too
+    assert ours == [inspect.getsourcefile(live_hand)]
     np.testing.assert_array_equal(mine, trained_by(lambda step: step))
 
 
