@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp, log, sqrt
 from statistics import geometric_mean, mean, median, stdev
 
@@ -39,6 +39,29 @@ def of_mean(values: Sequence[float]) -> Interval | None:
     return [float(found.low), float(found.high)]
 
 
+def of_mean_by_families(values: Mapping[str, Sequence[float]]) -> Interval | None:
+    """The same as `of_mean`, for values that come in families whose members are alike: {family: its values}, none
+    empty.
+
+    Whole families are resampled, because the members of one family do not count as independent. The mean is over all
+    values, so a large family counts more than a small one. None if there are fewer than FEWEST families.
+    """
+    if len(values) < FEWEST:
+        return None
+    import numpy as np
+    from scipy.stats import bootstrap
+
+    sums, counts = [sum(family) for family in values.values()], [len(family) for family in values.values()]
+    if len({total / count for total, count in zip(sums, counts, strict=True)}) == 1:
+        return [sums[0] / counts[0]] * 2
+    found = bootstrap(
+        (np.asarray(sums, float), np.asarray(counts, float)),
+        lambda total, count, axis=-1: total.sum(axis) / count.sum(axis),
+        paired=True, vectorized=True, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, rng=0,
+    ).confidence_interval  # fmt: skip
+    return [float(found.low), float(found.high)]
+
+
 def of_geomean(ratios: Sequence[float]) -> Interval | None:
     """The same as `of_mean`, for the geometric mean of ratios."""
     found = of_mean([log(ratio) for ratio in ratios])
@@ -54,9 +77,26 @@ def geomean_in_words(ratios: Sequence[float]) -> str:
 
 def mean_in_words(shares: Sequence[float]) -> str:
     """'6.7 % (95 % interval 4.1 % to 11 %; median 3.7 %)', for shares, which cannot be negative."""
+    return _shares_in_words(shares, of_mean(shares))
+
+
+def mean_by_families_in_words(shares: Mapping[str, Sequence[float]]) -> str:
+    """The same as `mean_in_words`, for shares that come in families (`of_mean_by_families`)."""
+    return _shares_in_words([share for family in shares.values() for share in family], of_mean_by_families(shares))
+
+
+def coefficient_in_words(coefficients: Sequence[float]) -> str:
+    """'0.70 (95 % interval 0.55 to 0.82; median 0.77)', for the mean of coefficients of correlation."""
+    if not coefficients:
+        return UNKNOWN
+    interval = of_mean(coefficients)
+    bounded = None if interval is None else [max(-1.0, min(1.0, bound)) for bound in interval]
+    return f"{mean(coefficients):.2f} ({_beside(bounded, f'median {median(coefficients):.2f}', '.2f')})"
+
+
+def _shares_in_words(shares: Sequence[float], interval: Interval | None) -> str:
     if not shares:
         return UNKNOWN
-    interval = of_mean(shares)
     bounded = None if interval is None else [max(0.0, bound) for bound in interval]
     return f"{mean(shares):.1%} ({_beside(bounded, f'median {median(shares):.1%}', '.1%')})"
 

@@ -8,7 +8,7 @@ from math import inf
 from statistics import mean, median
 
 from experiments.benches.bench import Facts, missing_lines, ms
-from experiments.benches.intervals import mean_in_words
+from experiments.benches.intervals import coefficient_in_words, mean_in_words
 from experiments.report.text import markdown_table
 
 QUESTION = "How far are simulated step times from measured ones, and do they put mappings in the right order?"
@@ -28,10 +28,9 @@ WORSE = 0.01  # differences of errors above this are reported
 
 def headline(facts: Facts) -> str:
     """The error and the order of unseen mappings, and the error if only single devices calibrate."""
-    tau = facts["kendall_tau"]
     return (
         f"unseen mappings off by {mean_in_words(_of(facts, 'unseen_mape'))} (wanted: 5%), Kendall tau "
-        f"{'-' if tau is None else f'{tau:.2f}'} (wanted: 0.85); calibrated by single devices only "
+        f"{coefficient_in_words(_of(facts, 'kendall_tau'))} (wanted: 0.85); calibrated by single devices only "
         f"{_percent(facts['singles_only_mape']) or '-'}"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from experiments.benches.bench import Facts, ms
-from experiments.benches.intervals import mean_in_words
+from experiments.benches.intervals import mean_by_families_in_words
 from experiments.benches.spoc.advice_page import advice_lines, totals
 from experiments.benches.spoc.analysis import FLOPS, GROUPED, METRICS, SETS, SPOC, TARGETS, flops_at_best
 from experiments.benches.spoc.networks import networks
@@ -29,9 +29,10 @@ def headline(facts: Facts) -> str:
 
 def _in_words(facts: Facts, target: str) -> str:
     """The mean error of SPOC over all networks, each predicted while its family was left out."""
-    points = facts["targets"][target]["points"]
-    pairs = zip(points[SPOC], points["measured_s"], strict=True)
-    return mean_in_words([abs(predicted_s / measured_s - 1) for predicted_s, measured_s in pairs])
+    points, found = facts["targets"][target]["points"], dict[str, list[float]]()
+    for family, predicted_s, measured_s in zip(points["family"], points[SPOC], points["measured_s"], strict=True):
+        found.setdefault(family, []).append(abs(predicted_s / measured_s - 1))
+    return mean_by_families_in_words(found)
 
 
 def page_lines(facts: Facts) -> list[str]:
@@ -124,7 +125,8 @@ def _errors(facts: Facts) -> list[str]:
         f"{_in_words(facts, 'inference')} on inference. FLOPs alone err by {flops[0][1]['mean']:.1%} (median "
         f"{flops[0][1]['median']:.1%}) on training steps with the regressor that suits them best ({flops[0][0]}): "
         f"{ratios[0]:.1f} times as much, by medians {medians[0]:.1f} times. On inference ({flops[1][0]}) it is "
-        f"{ratios[1]:.1f} and {medians[1]:.1f} times.{_lower(facts)}{_of_default(facts.get('part'))}",
+        f"{ratios[1]:.1f} and {medians[1]:.1f} times. Intervals resample whole families."
+        f"{_lower(facts)}{_of_default(facts.get('part'))}",
         "",
         *markdown_table(
             (f"the {kind} regressor sees", "training step, mean", "median", "inference, mean", "median"), sets

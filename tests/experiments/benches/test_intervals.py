@@ -7,7 +7,15 @@ from statistics import geometric_mean, mean
 
 import pytest
 
-from experiments.benches.intervals import geomean_in_words, mean_in_words, of_geomean, of_mean
+from experiments.benches.intervals import (
+    coefficient_in_words,
+    geomean_in_words,
+    mean_by_families_in_words,
+    mean_in_words,
+    of_geomean,
+    of_mean,
+    of_mean_by_families,
+)
 
 
 def test_an_interval_holds_the_mean_and_shrinks_with_more_values():
@@ -38,3 +46,26 @@ def test_too_few_or_equal_values_are_no_distribution():
     assert of_mean([0.5, 0.5, 0.5]) == [0.5, 0.5]
     assert geomean_in_words([2.0, 0.5]) == "1.00 (median 1.25)"
     assert mean_in_words([0.1, 0.1, 0.1]) == "10.0% (95% interval 10.0% to 10.0%; median 10.0%)"
+
+
+def test_families_whose_members_are_alike_make_an_interval_wider():
+    rng = random.Random(2)
+    middles = [rng.gauss(1.0, 0.2) for _ in range(12)]
+    families = {str(i): [middle + rng.gauss(0.0, 0.01) for _ in range(8)] for i, middle in enumerate(middles)}
+    every = [value for family in families.values() for value in family]
+    (low, high), (least, most) = of_mean(every), of_mean_by_families(families)
+    assert least < mean(every) < most
+    assert most - least > 2 * (high - low)
+    assert of_mean_by_families({"a": [1.0, 2.0], "b": [3.0]}) is None
+    assert of_mean_by_families({"a": [2.0, 2.0], "b": [2.0], "c": [2.0]}) == [2.0, 2.0]
+
+
+def test_large_families_count_more():
+    low, high = of_mean_by_families({"a": [0.0] * 30, "b": [1.0], "c": [1.0], "d": [1.0]})
+    assert low < 3 / 33 < high
+    assert mean_by_families_in_words({"a": [0.0] * 3, "b": [0.4]}) == "10.0% (median 0.0%)"
+
+
+def test_coefficients_stay_between_minus_one_and_one():
+    assert coefficient_in_words([0.9, 1.0, 0.5]) == "0.80 (95% interval 0.14 to 1.00; median 0.90)"
+    assert coefficient_in_words([]) == "unknown"

@@ -151,7 +151,8 @@ def test_an_older_record_says_what_each_column_is_of_and_where_calibration_does_
     assert "single devices only for: a (34.0%, by single devices only 15.0%)." in text
     assert "| median | 54 | 10.5% | 0.50 |" in text and "| mean | 54 | 15.5% |" in text and "never" not in text
     assert headline(facts).startswith("unseen mappings off by 15.5% (95% interval ")
-    assert headline(facts).endswith("tau 0.50 (wanted: 0.85); calibrated by single devices only 10.0%")
+    assert "Kendall tau 0.50 (95% interval 0.50 to 0.50; median 0.50) (wanted: 0.85)" in headline(facts)
+    assert headline(facts).endswith("; calibrated by single devices only 10.0%")
     new = "\n".join(page_lines({**facts, "same_mappings": True, "by_model": {"b": by_model["b"]}}))
     assert "All columns judge the same mappings: those after the first 8." in new and "For no network does" in new
 
