@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benches.all_records import record_each
-from experiments.benches.bench import BenchOptions, Facts, check_folder, command_of, commit, keep
+from experiments.benches.bench import BenchOptions, Facts, as_json_numbers, check_folder, command_of, commit, keep
 from experiments.benches.evenness import unevenness, warn_if_uneven
 from placer.errors import BadInputError
 
@@ -72,7 +72,7 @@ def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
     uneven = unevenness() if record else None
     warn_if_uneven(uneven)
     begin_s = time.perf_counter()
-    facts: Facts = bench.bench_facts(options)
+    facts: Facts = as_json_numbers(bench.bench_facts(options))
     if record:
         took_s = time.perf_counter() - begin_s + sum(options.spared_s)
         facts = {**facts, "took_s": took_s, "uneven": {"before": uneven, "after": unevenness()}}

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import StringIO
+from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -107,6 +108,17 @@ def command_of(name: str, options: BenchOptions) -> str:
     ):
         words += [option, str(value)] if value != usual else []
     return shlex.join(words)
+
+
+def as_json_numbers(facts: Any) -> Any:
+    """The facts with None in place of numbers that JSON lacks: NaN and infinity, such as the correlation of values that
+    do not differ.
+    """
+    if isinstance(facts, dict):
+        return {name: as_json_numbers(fact) for name, fact in facts.items()}
+    if isinstance(facts, list | tuple):
+        return [as_json_numbers(fact) for fact in facts]
+    return None if isinstance(facts, float) and not isfinite(facts) else facts
 
 
 def commit(without: Sequence[str] = NO_CODE) -> str | None:

@@ -61,6 +61,14 @@ def test_a_record_holds_figures_machine_versions_and_date(checkout, monkeypatch)
     assert kept["command"] == "placer bench main-job --record --model towers --model moe --measurements 4"
 
 
+def test_a_figure_that_json_lacks_is_none_in_the_record(checkout, monkeypatch):
+    answers(monkeypatch, towers=FOUND | {"lower_bound_s": float("nan")}, moe={"failed": "placer: no."})
+    facts = run()
+    kept = json.loads((checkout / "benchmarks" / "main-job.json").read_text(), parse_constant=pytest.fail)
+    assert kept["models"]["towers"]["lower_bound_s"] is None
+    assert json.loads(json.dumps(facts, allow_nan=False))["models"] == kept["models"]
+
+
 def test_the_page_tells_figures_and_failures(checkout, monkeypatch):
     answers(monkeypatch)
     run()
