@@ -51,7 +51,8 @@ def show_profile(found: ProfileResult) -> None:
     console = literal_console()
     for models in found.models:
         title = f"operator models, {models.device_kind}: {models.rows} rows of {', '.join(models.networks)}"
-        table = Table("family", title=cell(title, 1000), title_justify="left")
+        table = Table(title=cell(title, 1000), title_justify="left")
+        table.add_column("family", no_wrap=True)
         for column in ("rows", "regressor", "MAPE, unseen shapes", "unseen networks", "weighted by time"):
             table.add_column(column, justify="left" if column == "regressor" else "right")
         for row in family_facts(models):

@@ -15,7 +15,7 @@ from placer.errors import BadInputError
 from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow
 from surrogate.operators.features import families, family_of, features, traffic, work
 from surrogate.operators.hardware import REFERENCE, Hardware, hardware_of
-from surrogate.operators.regressors import Floats, OperatorRegressor, OperatorTable, Roofline, candidates
+from surrogate.operators.regressors import Floats, OperatorRegressor, OperatorTable, Roofline, candidates, fit_all
 
 FOLDS = 5
 FEWEST = 12  # a family with fewer distinct operators is timed by the roofline alone
@@ -225,11 +225,8 @@ def _fit_family(family: str, rows: Sequence[OperatorRow], speeds: _Speeds, fixed
     regressors = candidates()
     if fixed:
         members = tuple(regressors[name] for name in fixed)
-        for regressor in members:
-            regressor.fit(table, log_s)
+        fit_all(members, table, log_s)
         return FamilyModel(family, types, len(rows), " + ".join(fixed), members, {})
-    for regressor in regressors.values():
-        regressor.fit(table, log_s)  # learns on all rows what the folds keep, such as length scales
     misses, tried = _cross_validated(regressors, rows, table, log_s)
     combinations = _combinations(tuple(regressors))
     scores = {
@@ -238,8 +235,7 @@ def _fit_family(family: str, rows: Sequence[OperatorRow], speeds: _Speeds, fixed
     }
     choice = min(scores, key=lambda name: _rank(scores[name]))
     kept = tuple(regressors[name] for name in combinations[choice])
-    for regressor in kept:
-        regressor.fit(table, log_s)  # again, because its last fit was on a fold
+    fit_all(kept, table, log_s)
     miss, small = _mean(misses[0], combinations[choice]), np.exp(tried) < SMALL_S
     spreads = [float(np.std(miss[some])) if some.any() else float(np.std(miss)) for some in (small, ~small)]
     return FamilyModel(family, types, len(rows), choice, kept, scores, *spreads)
@@ -297,8 +293,8 @@ def _left_out(
         out = groups == group
         if out.all():
             continue
+        fit_all(regressors.values(), table.take(~out), log_s[~out])
         for name, regressor in regressors.items():
-            regressor.fit(table.take(~out), log_s[~out])
             misses[name][out] = regressor.predict(table.take(out)) - log_s[out]
     return misses
 

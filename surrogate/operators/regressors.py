@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from surrogate.operators.length_scales import learned
 
 Floats = NDArray[np.float64]
 FEW = 4  # the fewest rows for which an op type has its own roofline
@@ -37,12 +40,26 @@ class OperatorRegressor(ABC):
     name: str
 
     @abstractmethod
-    def fit(self, table: OperatorTable, log_s: Floats) -> None:
-        """Learn from the table. log_s: natural logarithm of seconds, [n], n >= 1."""
+    def fit(self, table: OperatorTable, log_s: Floats, roofline: Roofline | None = None) -> None:
+        """Learn from the table. log_s: natural logarithm of seconds, [n], n >= 1.
+
+        roofline: fitted to the same rows, for those that build on one; None = they fit their own.
+        """
 
     @abstractmethod
     def predict(self, table: OperatorTable) -> Floats:
         """Return the predicted log seconds, [n]."""
+
+
+def fit_all(regressors: Iterable[OperatorRegressor], table: OperatorTable, log_s: Floats) -> None:
+    """Fit each regressor to the table. The roofline, on which several of them build, is fitted once."""
+    from threadpoolctl import threadpool_limits
+
+    roofline = Roofline()
+    with threadpool_limits(THREADS):
+        roofline.fit(table, log_s)
+        for regressor in regressors:
+            regressor.fit(table, log_s, roofline)
 
 
 class Roofline(OperatorRegressor):
@@ -57,8 +74,11 @@ class Roofline(OperatorRegressor):
     def __init__(self) -> None:
         self.constants: dict[str, Floats] = {}
 
-    def fit(self, table: OperatorTable, log_s: Floats) -> None:
+    def fit(self, table: OperatorTable, log_s: Floats, roofline: Roofline | None = None) -> None:
         """Fit the constants of every type, and under the empty name those of all types together."""
+        if roofline is not None:
+            self.constants = roofline.constants
+            return
         self.constants = {"": _roofline_constants(table, log_s)}
         for type_ in np.unique(table.types):
             rows = table.types == type_
@@ -103,8 +123,8 @@ class OnRoofline(OperatorRegressor):
         self.inner, self.base = inner, Roofline()
         self.name = f"{inner.name} on roofline"
 
-    def fit(self, table: OperatorTable, log_s: Floats) -> None:
-        self.base.fit(table, log_s)
+    def fit(self, table: OperatorTable, log_s: Floats, roofline: Roofline | None = None) -> None:
+        self.base.fit(table, log_s, roofline)
         self.inner.fit(table, log_s - self.base.predict(table))
 
     def predict(self, table: OperatorTable) -> Floats:
@@ -120,7 +140,7 @@ class Boosting(OperatorRegressor):
         self.trees = trees
         self.model: Any = None
 
-    def fit(self, table: OperatorTable, log_s: Floats) -> None:
+    def fit(self, table: OperatorTable, log_s: Floats, roofline: Roofline | None = None) -> None:
         from xgboost import XGBRegressor
 
         self.model = XGBRegressor(
@@ -141,7 +161,7 @@ class _Scaled(OperatorRegressor):
     def __init__(self) -> None:
         self.model: Any = None
 
-    def fit(self, table: OperatorTable, log_s: Floats) -> None:
+    def fit(self, table: OperatorTable, log_s: Floats, roofline: Roofline | None = None) -> None:
         self.mean, self.scale = table.x.mean(axis=0), table.x.std(axis=0)
         self.scale[self.scale < 1e-9] = np.inf  # ignores a feature that never changes
         self.middle, self.width = float(np.mean(log_s)), float(np.std(log_s)) or 1.0
@@ -191,42 +211,21 @@ class Neighbours(_Scaled):
 
 
 class Gaussian(_Scaled):
-    """A Gaussian process with a length scale per feature. The scales are learned on LEARN of the rows.
-
-    Later fits keep the scales, so that a cross-validation learns them once.
-    """
+    """A Gaussian process with a length scale per feature. The scales are learned on LEARN of the rows."""
 
     name = "gaussian process"
     LEARN, MOST, STEPS = 250, 2000, 40
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.kernel: Any = None
-
     def _learned(self, x: Floats, y: Floats) -> Any:
         from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
         some = np.random.default_rng(0).permutation(len(y))
-        if self.kernel is None:
-            rows = some[: self.LEARN]
-            begin = _kernel(x.shape[1])
-            self.kernel = GaussianProcessRegressor(begin, optimizer=self._climb).fit(x[rows], y[rows]).kernel_
+        rows = some[: self.LEARN]
+        found = learned(x[rows], y[rows], self.STEPS)
+        kernel = ConstantKernel(found.amplitude) * Matern(found.scales, nu=1.5) + WhiteKernel(found.noise)
         rows = some[: self.MOST]
-        return GaussianProcessRegressor(self.kernel, optimizer=None).fit(x[rows], y[rows])
-
-    def _climb(self, objective: Any, begin: Floats, bounds: Floats) -> tuple[Floats, float]:
-        """Take up to STEPS steps up the likelihood, because the last digits are not worth their time."""
-        from scipy.optimize import minimize
-
-        found = minimize(objective, begin, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": self.STEPS})
-        return found.x, found.fun
-
-
-def _kernel(features: int) -> Any:
-    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
-
-    smooth = Matern(np.full(features, 3.0), (0.3, 100.0), nu=1.5)
-    return ConstantKernel(1.0, (1e-2, 1e2)) * smooth + WhiteKernel(0.01, (1e-5, 1.0))
+        return GaussianProcessRegressor(kernel, optimizer=None).fit(x[rows], y[rows])
 
 
 def candidates() -> dict[str, OperatorRegressor]:

@@ -9,9 +9,10 @@ import pytest
 
 from placer.errors import BadInputError
 from placer.profile.operators.dataset import Operator, OperatorRow, Tensor
+from surrogate.operators import regressors
 from surrogate.operators.features import families, family_of, features, traffic, work
 from surrogate.operators.models import OVERALL, ROOFLINE, fit_models, table_of
-from surrogate.operators.regressors import Roofline, candidates
+from surrogate.operators.regressors import Roofline, candidates, fit_all
 
 OVERHEAD_S, PEAK, BANDWIDTH = 5e-6, 50e9, 8e9
 SHAPES = [(m, k, n) for m in (8, 32, 128, 512) for k in (16, 64, 256) for n in (32, 128, 512)]
@@ -52,6 +53,29 @@ def test_the_roofline_finds_its_constants():
     assert overhead_s == pytest.approx(OVERHEAD_S, rel=0.02)
     assert 1 / s_per_flop == pytest.approx(PEAK, rel=0.02)
     assert 1 / s_per_byte == pytest.approx(BANDWIDTH, rel=0.02)
+
+
+def test_the_roofline_is_fitted_once_for_all_that_build_on_it(monkeypatch):
+    fitted = []
+    real = regressors._roofline_constants
+    monkeypatch.setattr(regressors, "_roofline_constants", lambda *of: fitted.append(len(of[0])) or real(*of))
+    operators = [r.operator for r in MATMULS]
+    table, log_s = table_of(operators, [False] * len(operators), ("MatMul",)), np.log([true_s(o) for o in operators])
+    shared = candidates()
+    fit_all(shared.values(), table, log_s)
+    assert fitted == [len(operators)] * 2  # over all types, and of the only one
+    alone = candidates()["boosting on roofline"]
+    alone.fit(table, log_s)
+    assert shared["boosting on roofline"].predict(table) == pytest.approx(alone.predict(table), rel=1e-12)
+
+
+def test_times_that_nothing_explains_are_not_explained_in_a_cross_validation():
+    rng = np.random.default_rng(0)
+    seconds = np.exp(rng.normal(np.log(1e-4), 1.0, len(SHAPES)))
+    rows = [row(matmul(*shape), seconds=s) for shape, s in zip(SHAPES, seconds, strict=True)]
+    (family,) = fit_models(rows).by_family.values()
+    for name in ("gaussian process", "gaussian process on roofline"):
+        assert family.scores[name].spread > 0.9 * np.std(np.log(seconds)), name
 
 
 @pytest.mark.parametrize("name", list(candidates()))
