@@ -189,6 +189,9 @@ class Hybrid(Searcher):
 
 
 def _noise(result: Measured) -> float:
-    """The relative standard error of a median of steps, including DRIFT; 0 if all steps took the same time."""
+    """The relative standard error of a median of steps, including DRIFT; 0 if all steps took the same time, as simulated
+    ones do. A clock stops what it drops, also after a single step, which has no spread.
+    """
     error = standard_error(result)
-    return math.hypot(error, MEDIAN_SIGMAS * DRIFT / math.sqrt(result.repeats)) if error else 0.0
+    is_exact = error == 0.0 and not result.stopped_early
+    return 0.0 if is_exact else math.hypot(error, MEDIAN_SIGMAS * DRIFT / math.sqrt(result.repeats))

@@ -189,6 +189,17 @@ def test_it_ends_where_the_expected_gain_drowns_in_noise(build):
     assert len(searcher.told) >= searcher.settings.fewest_measured
 
 
+def test_only_a_simulated_time_counts_as_exact(build, monkeypatch):
+    problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"))
+    searcher, seen = Hybrid(problem), []
+    times = Measured(1.0), Measured(3.0, stopped_early=True), Measured(1.0, 0.1, 12)
+    for result in times:
+        searcher.tell(searcher.ask(), result)
+    monkeypatch.setattr("surrogate.learn.residual.Residual", lambda work, sample, ratios, noise: seen.extend(noise))
+    searcher._residual()
+    assert seen[0] == 0.0 and seen[1] > 0.03 > seen[2] > 0.01  # one step of a clock tells less than twelve
+
+
 def test_several_asked_at_once_differ_and_a_resumed_search_goes_on_alike(build):
     problem = Problem(build.layered(5, layers=8), build.machine("gpu", "gpu", "cpu"))
     one = Hybrid(problem, seed=1)
