@@ -189,8 +189,8 @@ class Hybrid(Searcher):
 
 
 def _noise(result: Measured) -> float:
-    """The relative standard error of a median of steps, including DRIFT; 0 if all steps took the same time, as simulated
-    ones do. A clock stops what it drops, also after a single step, which has no spread.
+    """The relative standard error of a median of steps, including DRIFT; 0 for simulated steps, which all take the same
+    time. A mapping that was stopped early was timed, although a single step has no spread.
     """
     error = standard_error(result)
     is_exact = error == 0.0 and not result.stopped_early

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from placer.errors import BadInputError, PlacerError, listed
 from placer.graph.coarsen import coarsen
@@ -307,5 +308,5 @@ def _best_first(proposals: Sequence[Proposal]) -> list[Proposal]:
 
 def _telling(measured: Sequence[tuple[OpDevices, Result]]) -> list[tuple[OpDevices, Result]]:
     """Return those of the `measured` results that a calibration replays."""
-    ran = [(len(set(devices)) > 1, r.step_s, devices) for devices, r in measured if isinstance(r, Measured)]
-    return [(devices, Measured(step_s)) for _, step_s, devices in sorted(ran)[:MOST_CALIBRATED]]
+    ran = [(len(set(devices)) > 1, r.step_s, devices, r) for devices, r in measured if isinstance(r, Measured)]
+    return [(devices, result) for *_, devices, result in sorted(ran, key=itemgetter(0, 1, 2))[:MOST_CALIBRATED]]

@@ -173,6 +173,20 @@ def test_measuring_corrects_what_is_predicted(graph):
     assert miss() < 0.5 * before
 
 
+def test_a_vague_result_corrects_less_than_a_sharp_one(graph):
+    """A mapping on both devices takes twice what is predicted: in a few scattered steps, or in many alike."""
+
+    def predicted(spread, repeats):
+        plan, clock = Replanner(graph, machine(2)), Machine(graph, machine(2))
+        plan.tell(clock.told(plan.singles()))
+        (proposal,) = plan.propose(1)
+        step_s = 2 * clock.result(proposal.devices).step_s
+        plan.tell([(proposal.devices, Measured(step_s, spread * step_s, repeats))])
+        return plan.predict(proposal.devices)
+
+    assert predicted(0.8, 4) < 0.95 * predicted(0.01, 24)
+
+
 def test_mappings_that_no_group_could_have_correct_predictions_too(graph):
     plan, clock = Replanner(graph, machine(2), PlanSettings(groups=6)), Machine(graph, machine(2))
     odd = tuple(v % 2 for v in range(len(graph)))
