@@ -90,17 +90,18 @@ class Deadlines:
         threading.Thread(target=self._wait_for_the_end, args=(told,), daemon=True, name="placer-deadline").start()
 
     def close(self) -> None:
-        """End the guard; harmless when called twice."""
-        if self._guard.poll() is None:
-            if self._before is not None:
-                signal.set_wakeup_fd(self._before)
-                if self._hangs_up:
-                    signal.signal(signal.SIGHUP, self._hangup)
-            self._guard.kill()
-            self._guard.wait()
-            assert self._guard.stdin is not None
-            self._guard.stdin.close()
-            os.close(self._shared_fd)
+        """End the guard, which may have ended by itself; harmless when called twice."""
+        assert self._guard.stdin is not None
+        if self._guard.stdin.closed:
+            return
+        if self._before is not None:
+            signal.set_wakeup_fd(self._before)
+            if self._hangs_up:
+                signal.signal(signal.SIGHUP, self._hangup)
+        self._guard.kill()
+        self._guard.wait()
+        self._guard.stdin.close()
+        os.close(self._shared_fd)
 
     @contextmanager
     def call(self, what: str, first: bool, loose: bool = False) -> Iterator[None]:

@@ -75,6 +75,15 @@ def deadlines(sleeper, monkeypatch):
     assert signal.set_wakeup_fd(before) == before
 
 
+def test_a_guard_that_was_killed_leaves_nothing_behind(deadlines):
+    kept = deadlines._shared_fd
+    deadlines._guard.kill()
+    deadlines._guard.wait()
+    deadlines.close()  # the fixture sees that signals are told as before
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(kept)
+
+
 def test_without_deadlines_a_call_is_just_made():
     with waiting("nothing happened"):
         pass
