@@ -6,10 +6,12 @@ a variable has one current value (docs/decisions/009-coherence.md).
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -18,7 +20,8 @@ from placer.devices.cluster import Devices
 from placer.devices.workers import leftovers
 from placer.errors import BadInputError, PlacerError
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
-from placer.train.connection import Connection
+from placer.train.background import AT_EXIT_S
+from placer.train.connection import SILENT_S, Connection
 from placer.train.member import Member
 from placer.train.recovery import Recovery
 from placer.train.variables.replicas import Replicas
@@ -149,6 +152,8 @@ class DeviceSession:
         for member in self.members:  # no other thread may use TensorFlow meanwhile
             member.finish()
         joined = self.connection.join()
+        atexit.unregister(self._end_with_program)
+        atexit.register(self._end_with_program)  # called before the end of the workers, because it was added after it
         for member in self.members:
             self.adopt(member.variables)
         return joined
@@ -241,7 +246,25 @@ class DeviceSession:
             self.replicas.pull()  # else its replicas could not be freed where they alone are up to date
         self._members.remove(entry)
 
+    def _end_with_program(self) -> None:
+        """Leave the workers before the end of the program ends them. What else it calls, such as a handler of `atexit`
+        that saves weights, then finds the user's variables up to date, and needs no worker.
+
+        If a worker is lost, or a thread holds the lock, nothing is done: the first read of a variable recovers.
+        """
+        if not (self.fragile and self.connection.is_joined) or self.is_away or not self.lock.acquire(timeout=AT_EXIT_S):
+            return
+        try:
+            with suppress(Exception):
+                if not self.connection.lost(SILENT_S):
+                    self.replicas.pull()
+                    for member in self.members if self.connection.refusal("left") is None else ():
+                        member.end(AT_EXIT_S)
+        finally:
+            self.lock.release()
+
     def _close(self) -> None:
+        atexit.unregister(self._end_with_program)
         try:
             self.replicas.close()
             self.connection.close()

@@ -386,6 +386,12 @@ class LiveStep:
                 self._joined.scratch_run.close()
             self._forget_built()
 
+    def end(self, limit_s: float) -> None:
+        """As in `Member`."""
+        if self.thread.cancel(limit_s):
+            self.leave_alone("the program ends")
+            self.close()
+
     def _forget_built(self) -> None:
         self.variants.forget_placed()
         self._builder.forget_all_but(())

@@ -22,6 +22,9 @@ class Member(Protocol):
     def rebuild(self) -> None:
         """Forget what was built; build what steps need on the devices that are left."""
 
+    def end(self, limit_s: float) -> None:
+        """Leave the session, because the program ends, unless work in the background takes longer than `limit_s`."""
+
     @property
     def uses(self) -> Iterable[Use]:
         """The replicas of variables that this live step's placed steps need."""
