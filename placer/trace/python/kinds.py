@@ -52,6 +52,7 @@ KERAS_NOISE = frozenset(
         "_call_has_mask_arg", "_epoch_iterator", "_eval_epoch_iterator", "stop_evaluating", "stop_predicting",
         "_seed_generators", "supports_jit", "_input_spec", "_losses_override", "_trainable_variables_indices",
         "_operations", "_variables", "_remat_mode", "_distribution_strategy", "built",
+        "_exclude_from_weight_decay_cache",
     }
 )  # fmt: skip
 KERAS_VARIABLES = frozenset({"KerasVariable", "Variable"})

@@ -783,6 +783,46 @@ def test_an_optimizer_that_only_a_branch_uses_is_not_built_by_a_trace(two_cpus, 
     assert hand.live.left_alone.startswith("it builds its optimizer")
 
 
+def accumulating_itself(held):
+    optimizer = keras.optimizers.AdamW(0.05, weight_decay=0.1, gradient_accumulation_steps=8)
+    optimizer.build(held)
+    return optimizer, optimizer.apply
+
+
+def accumulating_in_the_step(held):
+    optimizer, sums = decaying(held), [tf.Variable(tf.zeros([3, 3])) for _ in held]
+    count = tf.Variable(0)
+
+    def apply(gradients, variables):
+        for one, gradient in zip(sums, gradients, strict=True):
+            one.assign_add(gradient)
+        if tf.equal(count.assign_add(1) % 8, 0):
+            optimizer.apply([one / 8.0 for one in sums], variables)
+
+    return optimizer, apply
+
+
+@pytest.mark.parametrize("of", [accumulating_itself, accumulating_in_the_step])
+def test_an_optimizer_that_is_built_and_only_a_branch_uses_may_be_placed(two_cpus, live_hand, of):
+    """An optimizer with weight decay remembers from the first update on which variables decay."""
+
+    def make():
+        held = weights()
+        optimizer, apply = of(held)
+
+        def step(x):
+            with tf.GradientTape() as tape:
+                loss = square(x @ held[0] @ held[1])
+            apply(tape.gradient(loss, held), held)
+            return loss
+
+        return step, lambda: [*held, *optimizer.variables], lambda i: None
+
+    found, hand = wrapped(live_hand, make)
+    assert close(found, alone(make))
+    assert hand.live.left_alone is None and hand.live.is_joined
+
+
 def in_a_branch(logs, loss):
     if loss > 1e6:
         for log in logs.values():
