@@ -39,8 +39,12 @@ IN_A_FUNCTION = (
     "call the step outside of any; for Keras's fit there is placer.keras.AutoPlace"
 )
 OF_DOUBLES = (
-    " (It is given an array of float64, which is a tensor of float64 once the step is traced, and meets no float32;"
-    " pass an array of float32, or a tensor.)"
+    "it is given an array of float64, which is a tensor of float64 once the step is traced, and meets no float32; pass"
+    " an array of float32, or a tensor"
+)
+OF_NUMBERS = (
+    "a number among its arguments changes from call to call, and is a tensor of int32 or float32 once the step is"
+    " traced, which mixes with no other type; pass a tensor of the type that it is computed with"
 )
 _here = threading.local()
 
@@ -101,9 +105,7 @@ class UntouchedFunction:
             why = self._widened(variant, graph_def)
             variant.trains_nothing = trains_nothing(concrete)
         except BadInputError as error:
-            if self.plain is None:
-                return str(error)
-            return self.plain.why or (f"{error}{OF_DOUBLES}" if variant.layout.has_doubles else str(error))
+            return (self.plain and self.plain.why) or _with_hint(error, variant.layout)
         except Exception as error:  # whatever the user's code raises under tracing
             line = next(iter(str(error).strip().splitlines()), "")
             return f"TensorFlow cannot trace it: {type(error).__name__}: {line}"
@@ -238,6 +240,12 @@ class UntouchedFunction:
             return outputs, step_s
         finally:
             self.session.after_untouched()
+
+
+def _with_hint(error: BadInputError, layout: Layout) -> str:
+    """Why a step of these arguments cannot be traced, with what may have kept TensorFlow from it, if that is known."""
+    hint = OF_NUMBERS if layout.numbers else OF_DOUBLES if layout.has_doubles else ""
+    return f"{str(error).rstrip('.')} ({hint})" if hint else str(error)
 
 
 def _types(variant: Variant, leaves: Sequence[int]) -> dict[int, type]:

@@ -1415,6 +1415,23 @@ def test_a_number_that_goes_into_a_function_of_its_own_traces_runs_untouched(two
     assert hand.moves == 0
 
 
+@pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
+@pytest.mark.parametrize(
+    ("dtype", "rate_of"),
+    [(tf.float64, lambda rate: rate), (tf.float32, lambda epoch: 0.1 / (1.0 + epoch))],
+    ids=["float64", "int"],
+)
+def test_a_number_that_meets_another_type_runs_untouched_and_says_what_to_do(two_cpus, live_hand, wrap, dtype, rate_of):
+    held = [tf.Variable(tf.cast(one, dtype)) for one in weights()]
+    hand = live_hand(wrap(lambda x, number: descend(held, x, rate_of(number))))
+    with pytest.warns(UserWarning, match=r"mixes with no other type; pass a tensor of the type .* with\)\. Calls of"):
+        for i, x in enumerate(batches(12)):
+            hand(tf.cast(x, dtype), 1.0 / (1 + i) if dtype == tf.float64 else i)
+            move_by_number(hand, i)
+    hand.close()
+    assert hand.moves == 0
+
+
 @pytest.mark.some(1)
 @pytest.mark.parametrize("wrap", [lambda step: step, tf.function], ids=["plain", "tf.function"])
 @pytest.mark.parametrize(
