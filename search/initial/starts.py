@@ -12,6 +12,7 @@ from search.initial.nearly_singles import nearly_singles
 from search.initial.parts import part_placements
 from search.list_scheduling.cpop import cpop
 from search.list_scheduling.donf import donf
+from search.list_scheduling.etf import etf_placement
 from search.list_scheduling.heft import heft
 from search.list_scheduling.list_scheduler import repaired
 from search.list_scheduling.peft import peft
@@ -44,6 +45,7 @@ def _rules(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
     yield first
     cuts = iter(_cuts(problem) if problem.objective == "max-load" else ())
     yield from islice(cuts, 1)  # early, because list schedulers do not know this objective
+    yield lambda: [etf_placement(problem)]
     yield from (lambda v=v: [placed_by_variant(problem, v)] for v in with_foresight(problem))
     yield from others
     yield lambda: expert_placements(problem)
