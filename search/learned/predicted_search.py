@@ -49,8 +49,32 @@ class PredictedSettings:
     certify: int = 256  # branch and bound runs if only the simulator judges and there are at most this many units
     certify_work: int = 200_000_000  # its ExactSettings.work
     certify_share: float = 1 / 3  # it takes at most this share of the time left,
-    certify_s: float = 1.0  # or this many seconds if that is more
+    certify_s: float = 1.0  # or this many seconds if that is more,
+    certify_trial: float = 0.1  # and after this share of that time it ends unless it closes the gap to the bound
+    certify_pace: float = 0.5  # at this pace or faster, where 1 would just close all of it in time
     pool: int = 256  # how many of the best placements are kept
+
+
+@dataclass
+class _Pace:
+    """How long branch and bound may run. Its last part runs on one core and may find nothing, so annealing gets the
+    rest of the time, and all of it if the gap between bound and best value closes too slowly.
+    """
+
+    settings: PredictedSettings
+    left_s: float  # seconds that are left; infinite without a deadline
+    best_s: float
+    begin_s: float  # the bound at the beginning; 0 as long as it is unknown
+
+    def is_over(self, spent_s: float, bound_s: float) -> bool:
+        """Whether time is up, or the pace too slow. spent_s: seconds so far. bound_s: the bound now."""
+        if self.left_s == math.inf:
+            return False
+        self.begin_s = self.begin_s or bound_s
+        share = spent_s / max(self.settings.certify_share * self.left_s, self.settings.certify_s)
+        gap_s = self.best_s - self.begin_s
+        is_slow = bound_s - self.begin_s < self.settings.certify_pace * share * gap_s < math.inf
+        return share > 1 or (is_slow and share > self.settings.certify_trial)
 
 
 class PredictedSearch:
@@ -127,19 +151,15 @@ class PredictedSearch:
 
     def _certify(self) -> None:
         """Let branch and bound improve on the best known, or prove a bound."""
-        limits = ExactSettings(enumerate=0, work=self.settings.certify_work)
-        seed, left_s = self._searcher.rng.getrandbits(32), self._left_s()
-        until_s = (
-            left_s - max(self.settings.certify_share * left_s, self.settings.certify_s) if left_s < math.inf else 0.0
-        )
-        # The last part of Exact runs on one core and may find nothing, so annealing gets the rest of the time.
         exact = Exact(
             self.problem,
-            seed=seed,
-            stop=lambda: self._searcher.stop() or self._left_s() < until_s,
-            settings=limits,
+            seed=self._searcher.rng.getrandbits(32),
+            stop=lambda: self._searcher.stop() or pace.is_over(left_s - self._left_s(), exact.bound_s),
+            settings=ExactSettings(enumerate=0, work=self.settings.certify_work),
             known=[placement for _, placement in self.elites.ranked()],
         )
+        left_s, best_s = self._left_s(), self.elites.ranked()[0][0] if self.elites.value else math.inf
+        pace = _Pace(self.settings, left_s, best_s, self._searcher.given_bound_s)
         exact.given_bound_s = self._searcher.given_bound_s
         exact.ask()
         self._searcher.evaluations += exact.evaluations

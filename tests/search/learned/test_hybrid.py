@@ -10,7 +10,7 @@ from placer.result import Failed, Measured
 from search.exact import exact
 from search.learned import predicted_search
 from search.learned.hybrid import Hybrid, HybridSettings
-from search.learned.predicted_search import PredictedSearch
+from search.learned.predicted_search import PredictedSearch, _Pace
 from search.offline.plan import plan
 from search.problem.problem import Problem
 from search.problem.searcher import Deadline, SearchExhausted, fitting_placements
@@ -134,6 +134,16 @@ def test_the_proof_begins_from_the_best_found(build, monkeypatch):
     ticks = iter(range(1_000_000))
     found = plan(problem, "hybrid", seconds=900_000, clock=lambda: float(next(ticks)))
     assert found.value == pytest.approx(found.lower_bound)
+
+
+def test_a_proof_that_would_not_come_in_time_leaves_the_time_to_annealing():
+    """A third of 30 seconds at most; the gap is of 8 seconds, of which half must be closed by then."""
+    pace = _Pace(HybridSettings(), left_s=30.0, best_s=10.0, begin_s=2.0)
+    assert not pace.is_over(0.5, 2.0)  # too early to tell
+    assert pace.is_over(2.0, 2.5) and not pace.is_over(2.0, 3.0)
+    assert pace.is_over(8.0, 5.0) and not pace.is_over(8.0, 6.0)
+    assert pace.is_over(10.1, 9.9)
+    assert not _Pace(HybridSettings(), left_s=np.inf, best_s=10.0, begin_s=2.0).is_over(np.inf, 2.0)
 
 
 def clock(problem, placement):
