@@ -38,7 +38,7 @@ class PredictedSettings:
     doublings: int = 5  # the number of rounds that double
     quicker: float = 3.0  # annealing moves per budgeted prediction, because most moves are not simulated completely
     load_quicker: float = 60.0  # the same for max-load
-    last: float = 3.0  # if the time left is enough for fewer rounds than this, one round takes all of it
+    last: float = 12.0  # if the time left is enough for fewer rounds than this, one round takes all of it
     per_flip: int = 50  # the most predictions per unit and device
     most: int = 8_000  # bounds on the predictions of a round
     fewest: int = 640

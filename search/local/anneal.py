@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from search.local.moves import Moves
+from search.problem.alike_devices import named_like
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 from surrogate.parallel import in_pieces
@@ -30,7 +31,8 @@ Cool = Callable[["Chain", "MoveShares", "Stretch"], None]
 class Cooling:
     """Settings of how the population cools: many units move at once first, single units last."""
 
-    chains: int = 16  # rows that are changed side by side
+    chains: int = 16  # rows that are changed side by side at the beginning
+    survivors: int = 16  # the same at the end: the worst rows are given up one by one
     hot: float = 0.02  # relative loss that is accepted about every third time, at the beginning
     cold: float = 0.0002  # the same at the end
     large: float = 0.5  # the largest share of the units that one move may change, at the beginning
@@ -40,6 +42,7 @@ class Cooling:
     work: int = 4_000_000  # the most ops and edges times steps of a stretch, after which the clock is checked
     load_work: int = 40_000_000  # the same for the largest load
     good: float = 0.02  # placements that are within this of the best are handed over
+    renames: bool = False  # whether alike devices get the names that they have in the best row
     afresh: bool = False  # whether rounds that explore begin from the starts alone, without the best known
 
 
@@ -47,8 +50,8 @@ class Cooling:
 # many steps. The largest load has more valleys, so more chains and fresh beginnings pay there. If the simulator errs by
 # some percent (the defaults above), heat finds more mappings that are worth measuring.
 SIMULATOR_AS_CLOCK = {
-    "makespan": Cooling(chains=4, hot=0.001, cold=3e-5, large=0.1, small=0.01),
-    "max-load": Cooling(chains=16, hot=0.003, cold=3e-5, small=0.01, afresh=True),
+    "makespan": Cooling(chains=4, survivors=4, hot=0.002, cold=3e-5, large=0.1, small=0.01, renames=True),
+    "max-load": Cooling(chains=16, survivors=2, hot=0.003, cold=3e-5, large=0.1, small=0.01, renames=True, afresh=True),
 }
 
 
@@ -97,6 +100,8 @@ def anneal(
     """
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)
+    if cooling.renames:  # else a graft from another row would mix up devices
+        rows = named_like(rows, rows[problem.predict_many(rows).argmin()], problem.alike)
     population = _Population(problem, moves, elites, rows, rng)
     steps, work = (
         (cooling.load_stretch, cooling.load_work)
@@ -104,14 +109,15 @@ def anneal(
         else (cooling.stretch, cooling.work)
     )
     steps = max(1, min(steps, evaluations // cooling.chains, work // problem.ops_and_edges))
-    turns = max(1, evaluations // (cooling.chains * steps))
-    for turn in range(turns):
-        if stop():
-            return cooling.chains * (1 + turn * steps)
-        population.cool(population.stretch(cooling, steps, turn / turns))
+    judged, most = cooling.chains, cooling.chains + max(evaluations, steps * cooling.survivors)
+    while judged + steps * cooling.survivors <= most and not stop():
+        done = (judged - cooling.chains) / (most - cooling.chains)
+        population.keep(round(cooling.chains * (cooling.survivors / cooling.chains) ** done))
+        population.cool(population.stretch(cooling, steps, done))
         population.hand_over()
         population.replace_worst()
-    return cooling.chains * (1 + turns * steps)
+        judged += steps * len(population.chains)
+    return judged
 
 
 class _Population:
@@ -156,6 +162,11 @@ class _Population:
         value = float(first.found_s[0] + self._beside_s)
         if value < self.best_value:
             self.best, self.best_value = first.found[0].copy(), value
+
+    def keep(self, count: int) -> None:
+        """Give up all but the best `count` chains."""
+        if count < len(self.chains):
+            self.chains = sorted(self.chains, key=lambda chain: float(chain.value_s[0]))[:count]
 
     def replace_worst(self) -> None:
         """Let the worst chain continue from the best row."""

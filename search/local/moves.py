@@ -17,7 +17,10 @@ Row = NDArray[np.int32]
 Rng = np.random.Generator
 
 FLOOR, MOST = 0.05, 0.4  # the least and the largest share of a kind of move
-GRAFTS = 0.3  # the fixed share of grafts, which gain only what another row has gained before
+# The fixed share of grafts, which gain only what another row has gained before, and the largest share of the units that
+# a graft takes. For max-load a move takes time by the units that it moves, so large grafts cost more than they gain.
+GRAFTS = {"makespan": 0.3, "max-load": 0.1}
+LARGEST_GRAFT = {"makespan": 1.0, "max-load": 0.1}
 LEARNING = 0.02  # how fast shares follow success
 
 
@@ -35,6 +38,7 @@ class Moves:
         able[CLUSTER] = len(self.space.member) > 0
         able[[SWAP, GRAFT]] = len(self.space.free) > 1
         self.able: NDArray[np.bool_] = able
+        self.grafts, self.largest_graft = GRAFTS[problem.objective], LARGEST_GRAFT[problem.objective]
         self.forget()
 
     @cached_property
@@ -48,7 +52,7 @@ class Moves:
 
     def move_shares(self, others: Sequence[Row]) -> MoveShares:
         """Return the current shares for compiled chains. others: rows to take parts from."""
-        return MoveShares(self.share.copy(), np.array(others, np.int32).reshape(-1, self.units))
+        return MoveShares(self.share.copy(), np.array(others, np.int32).reshape(-1, self.units), self.largest_graft)
 
     def draw(self, row: Row, others: Sequence[Row], scale: float, rng: Rng) -> None:
         """Change `row` by one move. others: rows to take parts from. scale: 0 < scale <= 1, the largest share of the
@@ -69,7 +73,7 @@ class Moves:
             self.share *= kept
             self.share[kind] += 1 - kept
         self.share = np.where(self.able, np.clip(self.share, FLOOR, MOST), 0.0)
-        self.share[GRAFT] = GRAFTS * self.able[GRAFT]
+        self.share[GRAFT] = self.grafts * self.able[GRAFT]
         self.share /= self.share.sum()
 
 

@@ -58,7 +58,7 @@ def draw(
     elif kind == SWAP:
         count = _swap(space, row, rng_state, move)
     elif kind == GRAFT:
-        count = _graft(space, move_shares.others, line, row, rng_state, move)
+        count = _graft(space, move_shares, line, row, rng_state, move)
     if count == NO_SUCH:
         if kind in (RUN, EDGE):
             count = _run(space, line, row, scale, rng_state, move)
@@ -133,15 +133,16 @@ def _swap(space: Space, row: Ints, rng_state: RngState, move: Move) -> int:
 
 
 @inner
-def _graft(space: Space, others: Ints, line: Ints, row: Ints, rng_state: RngState, move: Move) -> int:
+def _graft(space: Space, move_shares: MoveShares, line: Ints, row: Ints, rng_state: RngState, move: Move) -> int:
     """Draw a move of a cluster, or of units that follow each other in `line`, to the devices that they have in one of
     the `others`.
     """
+    others, scale = move_shares.others, move_shares.graft
     other = others[below(rng_state, len(others))]
-    whole = float(len(row))
-    cluster = _drawn_cluster(space.first_member, whole, rng_state) if chance(rng_state) < 0.5 else NO_SUCH
+    most = max(2.0, scale * len(row))
+    cluster = _drawn_cluster(space.first_member, most, rng_state) if chance(rng_state) < 0.5 else NO_SUCH
     if cluster == NO_SUCH:
-        first, end = _drawn_stretch(1.0, len(row), rng_state)
+        first, end = _drawn_stretch(scale, len(row), rng_state)
         units = line[first:end]
     else:
         units = space.member[space.first_member[cluster] : space.first_member[cluster + 1]]

@@ -15,3 +15,4 @@ class MoveShares(NamedTuple):
 
     share: Floats  # [kinds] probabilities, which add up to 1
     others: Ints  # [k, u] rows to take parts from
+    graft: float  # the largest share of the units that a graft may take

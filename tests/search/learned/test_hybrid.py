@@ -155,7 +155,7 @@ def clock(problem, placement):
 def test_where_the_clock_disagrees_the_clock_leads(build):
     """Mappings that cut much are slower than predicted: what is asked after a dozen measurements cuts less."""
     problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"))
-    searcher = Hybrid(problem, seed=4)
+    searcher = Hybrid(problem, seed=5)
     told = []
     for _ in range(16):
         try:

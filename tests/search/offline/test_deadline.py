@@ -28,10 +28,10 @@ def test_a_round_takes_all_that_is_left_where_it_is_not_enough_for_several(build
     clock = Clock()
     searcher = Hybrid(problem, stop=Deadline(100.0, clock), settings=HybridSettings(enumerate=0, certify=0))
     wanted = searcher.search._budget(doubled=True)
-    searcher.search._per_s = wanted / 10  # such a round takes ten seconds
+    searcher.search._per_s = wanted / 5  # such a round takes five seconds
     assert searcher.search._budget(doubled=True) == wanted  # a hundred are left
     clock.now_s = 75.0
-    assert searcher.search._budget(doubled=True) == pytest.approx(2.5 * wanted, rel=0.01)
+    assert searcher.search._budget(doubled=True) == pytest.approx(5 * wanted, rel=0.01)
     assert searcher.search._budget(doubled=False) == wanted  # before a real clock, rounds are alike
 
 
