@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placer.result import MEDIAN_SIGMAS, Measured, standard_error
-from search.initial.starts import starts
+from search.exact.exact import Exact
 from search.learned.predicted_search import PredictedSearch, PredictedSettings
 from search.learned.results import results_s
-from search.local.anneal import prepare, two_ops
+from search.local.anneal import prepare
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Searcher, Stop, never
 
@@ -55,7 +55,7 @@ class Hybrid(Searcher):
     @classmethod
     def prepare(cls, objective: str) -> None:
         prepare(objective)
-        starts(two_ops(objective), never)
+        Exact.prepare(objective)  # which makes all starts, too
 
     def bound(self) -> float:
         """The best prediction if every placement was predicted, else the bound of branch and bound, or 0."""
