@@ -91,6 +91,7 @@ class PredictedSearch:
         self.bound_s = 0.0  # a lower bound of all predictions
         self._certified = False  # whether branch and bound has run
         self._per_s = 0.0  # budgeted predictions per second in the last round
+        self._is_last = False  # whether the round takes all the time that is left
         self._too_many = False  # whether there are too many placements to predict all in the time left
 
     @property
@@ -179,8 +180,8 @@ class PredictedSearch:
         if self._searcher.stop():  # making `moves` takes seconds for large graphs
             return
         self.moves.forget()
-        explore = self.rounds % 2 == 0
         cooling = SIMULATOR_AS_CLOCK[self.problem.objective] if trusted else Cooling()
+        explore = self._explores(cooling)
         cooling = replace(cooling, hot=cooling.hot * self.settings.hotter) if explore else cooling
         lines = self._lines(explore, cooling)
         quicker = self.settings.quicker if self.problem.objective == "makespan" else self.settings.load_quicker
@@ -205,6 +206,12 @@ class PredictedSearch:
         self.elites.add(np.array([p for _, p in found], np.int32), np.array([value for value, _ in found]))
         return rounds * self.settings.heft_predictions
 
+    def _explores(self, cooling: Cooling) -> bool:
+        """Whether the round begins elsewhere and hotter, as every other one does. The round that takes all the time
+        left does so only if others begin from the starts alone: else it would spend most moves on worse placements.
+        """
+        return self.rounds % 2 == 0 and (cooling.afresh or not self._is_last)
+
     def _lines(self, explore: bool, cooling: Cooling) -> list[Placement]:
         """Return the starts of annealing: the best predicted and measured placements; with `explore`, mostly others."""
         chains = cooling.chains
@@ -223,11 +230,13 @@ class PredictedSearch:
         flips = self.problem.limits.feasible.size
         most = min(self.settings.most, self.settings.per_flip * flips, self.settings.work // self.problem.ops_and_edges)
         first = max(self.settings.fewest, most)
+        self._is_last = False
         if not doubled:
             return first
         wanted = first << min(self.rounds, self.settings.doublings)
         affordable = int(min(self._per_s * self._left_s(), MOST_BUDGET)) if self._per_s else 0
-        return max(self.settings.fewest, affordable) if 0 < affordable < self.settings.last * wanted else wanted
+        self._is_last = 0 < affordable < self.settings.last * wanted
+        return max(self.settings.fewest, affordable) if self._is_last else wanted
 
     def _left_s(self) -> float:
         """Seconds that are left; infinite without a Deadline."""

@@ -4,6 +4,7 @@ import pytest
 
 from search.exact.bounds import lower_bound
 from search.learned.hybrid import Hybrid, HybridSettings
+from search.local.anneal import SIMULATOR_AS_CLOCK
 from search.offline import plan as planning
 from search.offline.plan import plan
 from search.problem.problem import Problem
@@ -33,6 +34,20 @@ def test_a_round_takes_all_that_is_left_where_it_is_not_enough_for_several(build
     clock.now_s = 75.0
     assert searcher.search._budget(doubled=True) == pytest.approx(5 * wanted, rel=0.01)
     assert searcher.search._budget(doubled=False) == wanted  # before a real clock, rounds are alike
+
+
+@pytest.mark.parametrize("objective", ["makespan", "max-load"])
+def test_the_last_round_goes_on_from_the_best_unless_rounds_begin_afresh(objective, build):
+    problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"), objective)
+    clock, cooling = Clock(), SIMULATOR_AS_CLOCK[objective]
+    search = Hybrid(problem, stop=Deadline(100.0, clock), settings=HybridSettings(enumerate=0, certify=0)).search
+    search.rounds = 2
+    search._per_s = search._budget(doubled=True) / 5  # such a round takes five seconds
+    search._budget(doubled=True)
+    assert search._explores(cooling)
+    clock.now_s = 75.0
+    search._budget(doubled=True)
+    assert search._explores(cooling) == cooling.afresh == (objective == "max-load")
 
 
 def test_a_plan_ends_when_its_time_is_up(build):
