@@ -45,7 +45,8 @@ def _rules(problem: Problem) -> Iterator[Callable[[], Iterable[Placement]]]:
     yield first
     cuts = iter(_cuts(problem) if problem.objective == "max-load" else ())
     yield from islice(cuts, 1)  # early, because list schedulers do not know this objective
-    yield lambda: [etf_placement(problem)]
+    if not problem.simulator.tables.ends_work:  # of which ETF knows nothing
+        yield lambda: [etf_placement(problem)]
     yield from (lambda v=v: [placed_by_variant(problem, v)] for v in with_foresight(problem))
     yield from others
     yield lambda: expert_placements(problem)

@@ -54,5 +54,7 @@ def test_the_placement_fits_and_every_unit_can_run(problem, tight):
         assert each.limits.feasible[np.arange(len(placement)), placement].all()
 
 
-def test_searches_start_from_it(hard):
-    assert etf_placement(hard) in starts(hard, never)
+def test_searches_start_from_it_if_links_make_no_work(build):
+    for link, is_start in (({}, True), ({"send_s": 0.5, "receive_s": 0.5}, False)):
+        problem = Problem(build.layered(3, layers=8, width=4), build.machine("gpu", "gpu", "cpu", **link))
+        assert (etf_placement(problem) in starts(problem, never)) == is_start
