@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from search.local.moves import Moves
-from search.problem.alike_devices import named_like
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 from surrogate.parallel import in_pieces
@@ -42,7 +41,6 @@ class Cooling:
     work: int = 4_000_000  # the most ops and edges times steps of a stretch, after which the clock is checked
     load_work: int = 40_000_000  # the same for the largest load
     good: float = 0.02  # placements that are within this of the best are handed over
-    renames: bool = False  # whether alike devices get the names that they have in the best row
     afresh: bool = False  # whether rounds that explore begin from the starts alone, without the best known
 
 
@@ -50,8 +48,8 @@ class Cooling:
 # many steps. The largest load has more valleys, so more chains and fresh beginnings pay there. If the simulator errs by
 # some percent (the defaults above), heat finds more mappings that are worth measuring.
 SIMULATOR_AS_CLOCK = {
-    "makespan": Cooling(chains=4, survivors=4, hot=0.002, cold=3e-5, large=0.1, small=0.01, renames=True),
-    "max-load": Cooling(chains=16, survivors=2, hot=0.003, cold=3e-5, large=0.1, small=0.01, renames=True, afresh=True),
+    "makespan": Cooling(chains=4, survivors=4, hot=0.002, cold=3e-5, large=0.1, small=0.01),
+    "max-load": Cooling(chains=16, survivors=2, hot=0.003, cold=3e-5, large=0.1, small=0.01, afresh=True),
 }
 
 
@@ -100,8 +98,6 @@ def anneal(
     """
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)
-    if cooling.renames:  # else a graft from another row would mix up devices
-        rows = named_like(rows, rows[problem.predict_many(rows).argmin()], problem.alike)
     population = _Population(problem, moves, elites, rows, rng)
     steps, work = (
         (cooling.load_stretch, cooling.load_work)

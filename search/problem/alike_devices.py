@@ -39,26 +39,6 @@ def first_alike(link: NDArray[np.float64], own: NDArray[np.float64]) -> tuple[in
     return tuple(found)
 
 
-def named_like(rows: NDArray[np.int32], model: NDArray[np.int32], alike: Sequence[int]) -> NDArray[np.int32]:
-    """Return `rows`, [n, units] devices, with alike devices renamed so that each row agrees with `model` on many units.
-
-    Names are given to the largest agreements first. alike: as from `alike_devices`.
-    """
-    kind, devices = np.array(alike), len(alike)
-    if len(set(alike)) == devices:
-        return rows
-    named = np.empty_like(rows)
-    for i, row in enumerate(rows):
-        agree = np.bincount(row * devices + model, minlength=devices * devices)
-        name, free = np.full(devices, -1, np.int32), np.ones(devices, bool)
-        for cell in np.argsort(-agree, kind="stable").tolist():
-            old, new = divmod(cell, devices)
-            if name[old] < 0 and free[new] and kind[old] == kind[new]:
-                name[old], free[new] = new, False
-        named[i] = name[row]
-    return named
-
-
 def _exchange(ends: NDArray[np.float64], a: int, b: int) -> bool:
     """Whether the links to or from device a, [6, others], are those of b if both exchange their names."""
     exchanged = ends[a].copy()

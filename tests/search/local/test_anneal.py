@@ -6,7 +6,6 @@ import pytest
 from search.initial.starts import starts
 from search.local.anneal import Cooling, Elites, _Population, anneal
 from search.local.moves import Moves
-from search.problem.problem import Problem
 from search.problem.searcher import never
 
 
@@ -62,24 +61,6 @@ def test_elites_forget_the_worst():
     assert [value for value, _ in elites.ranked()] == [0.0, 1.0, 2.0, 3.0]
     elites.add(rows[:1], np.array([-1.0]))
     assert elites.ranked()[0] == (-1.0, (0,))
-
-
-def test_rows_that_differ_in_the_names_of_alike_devices_begin_as_one(build, monkeypatch):
-    """Else grafts from one row into the other would mix up devices, and gain nothing."""
-    problem = Problem(build.layered(3, layers=4), build.machine("gpu", "gpu", "gpu"))
-    row = np.arange(len(problem.units), dtype=np.int32) % 3
-    begun, cool = [], _Population.cool
-
-    def noted(population, stretch):
-        begun.append([chain.row.tolist() for chain in population.chains])
-        cool(population, stretch)
-
-    monkeypatch.setattr(_Population, "cool", noted)
-    anneal(
-        problem, Moves(problem), [tuple((row + k) % 3) for k in range(3)], Elites(), evaluations=1,
-        rng=np.random.default_rng(1), stop=never, cooling=Cooling(chains=3, survivors=3, renames=True),
-    )  # fmt: skip
-    assert len(set(map(tuple, begun[0]))) == 1
 
 
 def test_the_worst_chains_are_given_up_while_the_population_cools(problem, monkeypatch):

@@ -11,7 +11,6 @@ from placer.errors import BadInputError
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.pins import parse_pin, pinned
 from placer.graph.topology import Device, Link, Topology
-from search.problem.alike_devices import named_like
 from search.problem.memory_fit import fitted, packed
 from search.problem.problem import Problem
 from surrogate.simulate.max_load import loads
@@ -32,14 +31,6 @@ def test_devices_that_are_alike_are_known():
     assert problem.alike == (0, 1, 0, 3)
     far = Topology(devices, (Link("*", "*", 0, 1), Link("b", "c", 9, 1)))
     assert Problem(OpGraph("g", ops, ()), far).alike == (0, 1, 2, 3)
-
-
-def test_alike_devices_are_renamed_to_agree_and_others_are_not():
-    model = np.array([0, 0, 1, 1, 2, 2, 3], np.int32)
-    turned = np.array([[1, 1, 2, 2, 0, 0, 3], [1, 1, 2, 0, 0, 0, 3]], np.int32)
-    assert named_like(turned, model, (0, 0, 0, 3)).tolist() == [model.tolist(), [0, 0, 1, 2, 2, 2, 3]]
-    assert named_like(turned, model, (0, 1, 0, 3)).tolist() == [[1, 1, 0, 0, 2, 2, 3], [1, 1, 0, 2, 2, 2, 3]]
-    assert named_like(turned, model, (0, 1, 2, 3)).tolist() == turned.tolist()
 
 
 def test_canonical_placements_forget_names():
