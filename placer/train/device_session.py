@@ -7,6 +7,7 @@ a variable has one current value (docs/decisions/009-coherence.md).
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 import weakref
@@ -20,13 +21,14 @@ from placer.devices.cluster import Devices
 from placer.devices.workers import leftovers
 from placer.errors import BadInputError, PlacerError
 from placer.graph.memory_limits import NO_LIMITS, MemoryLimits
-from placer.train.background import AT_EXIT_S
+from placer.train.background import AT_EXIT_S, BackgroundThread
 from placer.train.connection import SILENT_S, Connection
 from placer.train.member import Member
 from placer.train.recovery import Recovery
 from placer.train.variables.replicas import Replicas
 from placer.train.variables.step_log import StepLog
 
+CLOSE_LIMIT_S = 60.0  # for work in the background to end
 Entry = weakref.ref[Member]
 """A live step among those of a session."""
 
@@ -52,6 +54,7 @@ class DeviceSession:
         self.sync_every: int | None = None  # most steps between two snapshots; None: `StepLog.is_due` decides
         self._members: list[Entry] = []
         self.runs_untouched = False  # whether one of its steps now runs on the user's own variables
+        self._joined_in: int | None = None  # the process that joined the devices, which a forked child must not leave
         self._is_forsaken = False  # whether the last member left in a thread beside the program's own
 
     @classmethod
@@ -152,8 +155,9 @@ class DeviceSession:
         for member in self.members:  # no other thread may use TensorFlow meanwhile
             member.finish()
         joined = self.connection.join()
+        self._joined_in = os.getpid()
         atexit.unregister(self._end_with_program)
-        atexit.register(self._end_with_program)  # called before the end of the workers, because it was added after it
+        atexit.register(self._end_with_program)  # runs before what ends the workers, because it is registered later
         for member in self.members:
             self.adopt(member.variables)
         return joined
@@ -239,6 +243,16 @@ class DeviceSession:
             else:
                 self._close()
 
+    def end_thread(self, thread: BackgroundThread, member: Member | None = None) -> None:
+        """End the background thread of a live step. Work that does not end is abandoned. member: the live step; None if
+        it was dropped.
+        """
+        if thread.close(CLOSE_LIMIT_S):
+            return
+        if all(other is member for other in self.members):  # else another live step still trains on the workers
+            self.connection.end_workers()  # the work may wait for a worker that no longer answers
+        thread.finish(CLOSE_LIMIT_S)
+
     def _take_out(self, entry: Entry) -> None:
         if self.fragile:
             self.save()  # logged steps of a member that left cannot be repeated
@@ -247,12 +261,13 @@ class DeviceSession:
         self._members.remove(entry)
 
     def _end_with_program(self) -> None:
-        """Leave the workers before the end of the program ends them. What else it calls, such as a handler of `atexit`
-        that saves weights, then finds the user's variables up to date, and needs no worker.
+        """At the program's end, leave the workers before they are ended. Handlers of `atexit` that run later, such as
+        one that saves weights, then find the user's variables up to date, and need no worker.
 
         If a worker is lost, or a thread holds the lock, nothing is done: the first read of a variable recovers.
         """
-        if not (self.fragile and self.connection.is_joined) or self.is_away or not self.lock.acquire(timeout=AT_EXIT_S):
+        is_joined = self.fragile and self.connection.is_joined and not self.is_away
+        if not is_joined or self._joined_in != os.getpid() or not self.lock.acquire(timeout=AT_EXIT_S):
             return
         try:
             with suppress(Exception):

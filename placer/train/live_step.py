@@ -36,7 +36,6 @@ from placer.train.steps.variants import Variants
 from placer.train.variables.replicas import Use
 
 T = TypeVar("T")
-CLOSE_LIMIT_S = 60.0  # for work in the background to end
 LET_GO_LIMIT_S = 2.0  # the same, while the training waits for it
 PROFILE_LIMIT_S = 60.0  # for one traced step, on workers that may get lost
 
@@ -378,7 +377,7 @@ class LiveStep:
 
     def close(self) -> None:
         """Leave the session, with the user's variables up to date. Background work that does not end is abandoned."""
-        end_thread(self.thread, self.session, self)
+        self.session.end_thread(self.thread, self)
         with self.session.lock:
             self.session.leave(self)
             self._calls.end()
@@ -395,12 +394,3 @@ class LiveStep:
     def _forget_built(self) -> None:
         self.variants.forget_placed()
         self._builder.forget_all_but(())
-
-
-def end_thread(thread: BackgroundThread, session: DeviceSession, step: LiveStep | None = None) -> None:
-    """End a live step's background thread. Work that does not end is abandoned. step: None if it was dropped."""
-    if thread.close(CLOSE_LIMIT_S):
-        return
-    if all(member is step for member in session.members):  # else another live step still trains on the workers
-        session.connection.end_workers()  # the work may wait for a worker that no longer answers
-    thread.finish(CLOSE_LIMIT_S)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from placer.train.background import BackgroundThread
 from placer.train.device_session import DeviceSession, Entry
-from placer.train.live_step import LiveStep, end_thread
+from placer.train.live_step import LiveStep
 from search.online.planners import Planners
 
 
@@ -34,6 +34,6 @@ def _give_back(session: DeviceSession, entry: Entry, thread: BackgroundThread, p
     session.dropped(entry)  # first, so that a lost device does not make the session repeat dropped steps
     for planner in planners:
         planner.close()
-    end_thread(thread, session)
+    session.end_thread(thread)
     gc.collect()  # frees its placed steps, whose variables may fill a device
     session.end_if_unused()

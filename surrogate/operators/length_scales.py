@@ -38,14 +38,20 @@ def learned(x: Floats, y: Floats, steps: int) -> Learned:
     begin = np.log([BEGIN[0], *[BEGIN[1]] * features, BEGIN[2]])
     bounds = np.log([AMPLITUDE, *[SCALE] * features, NOISE])
     found = minimize(
-        unlikelihood, begin, args=(x, y), jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": steps}
+        negative_log_likelihood,
+        begin,
+        args=(x, y),
+        jac=True,
+        bounds=bounds,
+        method="L-BFGS-B",
+        options={"maxiter": steps},
     )
     amplitude, *scales, noise = np.exp(found.x)
     return Learned(float(amplitude), np.array(scales), float(noise))
 
 
-def unlikelihood(logs: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
-    """The negative logarithm of the likelihood of y, and its derivatives by `logs`.
+def negative_log_likelihood(logs: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
+    """The negative log-likelihood of y, and its derivatives by `logs`.
 
     logs: the logarithms of amplitude, scales and noise, [f + 2]. Infinity where the kernel is not positive definite.
     """

@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from placer.errors import BadInputError
+from placer.train.background import AT_EXIT_S
 from placer.train.device_session import DeviceSession
 
 
@@ -32,6 +34,25 @@ def test_steps_on_workers_and_on_other_devices_are_not_placed_in_one_program(joi
     finally:
         for spec in sessions:
             DeviceSession._open.pop((spec, False), None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "ends"), [({}, True), ({"lost": ("worker:0",)}, False), ({"refusal": "no"}, False)]
+)
+@pytest.mark.parametrize("is_child", [False, True])
+def test_at_the_end_of_the_program_that_joined_them_workers_are_left(monkeypatch, changed, ends, is_child):
+    """Not while one is lost or a thread needs them, and not by a forked child."""
+    session, ended, pulled = DeviceSession("workers:2", False), [], []
+    found = {"lost": (), "refusal": None} | changed
+    session.connection._whole, session._joined_in = object(), os.getpid() + is_child
+    for name, value in found.items():
+        monkeypatch.setattr(session.connection, name, lambda *_, value=value: value)
+    monkeypatch.setattr(type(session.connection), "fragile", True)
+    monkeypatch.setattr(session.replicas, "pull", lambda: pulled.append(True))
+    monkeypatch.setattr(DeviceSession, "members", [SimpleNamespace(end=ended.append)])
+    session._end_with_program()
+    assert ended == [AT_EXIT_S] * (ends and not is_child)
+    assert pulled == [True] * (not found["lost"] and not is_child)
 
 
 # One process, for workers can be joined only there, and starting them takes most of the time.

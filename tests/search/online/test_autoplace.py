@@ -398,7 +398,7 @@ def test_a_close_that_ctrl_c_cut_short_can_be_called_again(
     placed = place(step, split(step, inputs, tmp_path / "mapping.json"))
     found = losses(placed, inputs, 5)
     with monkeypatch.context() as patch:
-        patch.setattr("placer.train.live_step.end_thread", interrupted)
+        patch.setattr(DeviceSession, "end_thread", interrupted)
         with pytest.raises(KeyboardInterrupt):
             placed.close()
     placed.close()

@@ -7,7 +7,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from surrogate.operators.length_scales import NOISE, SCALE, learned, unlikelihood
+from surrogate.operators.length_scales import NOISE, SCALE, learned, negative_log_likelihood
 
 
 def drawn(seed: int, rows: int, features: int):
@@ -26,7 +26,7 @@ def test_the_likelihood_and_its_derivatives_are_those_of_scikit_learn(rows):
     kernel = ConstantKernel(1.7) * Matern(np.exp(logs[1:-1]), nu=1.5) + WhiteKernel(0.02)
     known = GaussianProcessRegressor(kernel, optimizer=None).fit(x, y)
     value, slope = known.log_marginal_likelihood(logs, eval_gradient=True)
-    found, by_logs = unlikelihood(logs, x, y)
+    found, by_logs = negative_log_likelihood(logs, x, y)
     assert found == pytest.approx(-value)
     assert by_logs == pytest.approx(-slope, rel=1e-6, abs=1e-8)
 
@@ -44,5 +44,5 @@ def test_hardly_any_rows_and_rows_that_are_all_alike_have_scales_within_bounds(r
 
 
 def test_a_kernel_that_cannot_be_inverted_is_infinitely_unlikely():
-    value, by_logs = unlikelihood(np.log([1.0, 1.0, 1e-300]), np.zeros((3, 1)), np.zeros(3))
+    value, by_logs = negative_log_likelihood(np.log([1.0, 1.0, 1e-300]), np.zeros((3, 1)), np.zeros(3))
     assert value == np.inf and not by_logs.any()
