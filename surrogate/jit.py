@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
+import sys
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
@@ -27,6 +29,7 @@ NOT_KEPT = (
     "placer: compiled functions cannot be kept on disk, neither beside Placer's modules nor in your cache folder, so "
     "each run compiles them anew, for up to a minute; set NUMBA_CACHE_DIR to a folder of yours that has room."
 )
+CONSTANTS = (int, float, str, tuple)  # types of global values that are compiled into the functions that name them
 LOGGER = logging.getLogger("placer")
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -62,26 +65,19 @@ def _compiled(function: F, **options: bool) -> F:
         except RuntimeError:  # no cache folder is writable
             _say_not_kept()
         else:
-            _stamp_cache(dispatcher, cast(FunctionType, function))
-            dispatcher._cache = _Cache(dispatcher._cache)
+            dispatcher._cache = _Cache(dispatcher._cache, cast(FunctionType, function))
     return cast(F, dispatcher)
 
 
-def _stamp_cache(dispatcher: Any, function: FunctionType) -> None:
-    """Stamp the cached function with all files that it depends on. numba stamps it with its own file only, and would
-    not notice changes in the others. The stamp is also part of the version, because numba compares the version before
-    it unpickles anything, and unpickling fails if it names a module that has moved.
-    """
-    file = dispatcher._cache._cache_file
-    file._source_stamp = _stamp(function)
-    file._version = f"{numba.__version__} {file._source_stamp}"
-
-
 class _Cache:
-    """numba's cache of one function, with file errors caught so that they never end the program."""
+    """numba's cache of one function, with file errors caught so that they never end the program, and with a stamp of
+    all that the function depends on.
 
-    def __init__(self, cache: Any) -> None:
-        self._cache = cache
+    numba's own stamp is that of the function's file, so that it would not notice changes in others.
+    """
+
+    def __init__(self, cache: Any, function: FunctionType) -> None:
+        self._cache, self._function, self._is_stamped = cache, function, False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cache, name)
@@ -89,16 +85,28 @@ class _Cache:
     def load_overload(self, *arguments: Any) -> Any:
         """Load as numba does; return None if the files cannot be read."""
         try:
-            return self._cache.load_overload(*arguments)
+            return self._stamped().load_overload(*arguments)
         except UNREADABLE:
             return None
 
     def save_overload(self, *arguments: Any) -> None:
         """Save as numba does; keep nothing if the files cannot be written, such as on a full disk."""
         try:
-            self._cache.save_overload(*arguments)
+            self._stamped().save_overload(*arguments)
         except UNREADABLE:
             _say_not_kept()
+
+    def _stamped(self) -> Any:
+        """Stamp the cache when it is first used: only then is the module complete, in which a function may call one
+        that is defined further down. The stamp is also part of the version, because numba compares the version before
+        it unpickles anything, and unpickling fails if it names a module that has moved.
+        """
+        if not self._is_stamped:
+            file = self._cache._cache_file
+            file._source_stamp = _stamp(self._function)
+            file._version = f"{numba.__version__} {file._source_stamp}"
+            self._is_stamped = True
+        return self._cache
 
 
 @cache
@@ -107,17 +115,36 @@ def _say_not_kept() -> None:
 
 
 def _stamp(function: FunctionType) -> str:
-    """Return a digest of the function's file and of the global compiled functions and numbers that it uses."""
-    digest = sha256(_source(function.__code__.co_filename))
-    for name in function.__code__.co_names:
-        value: Any = function.__globals__.get(name)
-        if isinstance(value, numba.core.registry.CPUDispatcher) and isinstance(value._cache, _Cache):
-            digest.update(value._cache._cache_file._source_stamp.encode())
-        elif isinstance(value, int | float):
-            digest.update(f"{name}={value!r}".encode())
-    return digest.hexdigest()
+    """Return a digest of all that the compiled function depends on: the files of the function and of all compiled
+    functions that it calls, and the constants and the fields of tuples that these name.
+    """
+    parts, waiting, known = set[str](), list[FunctionType | type]([function]), set[FunctionType | type]()
+    while waiting:
+        one = waiting.pop()
+        if one in known:
+            continue
+        known.add(one)
+        parts.add(
+            f"{one.__qualname__}: {one.__annotations__}" if isinstance(one, type) else _digest(one.__code__.co_filename)
+        )
+        for name, value in _named_by(one).items():
+            if isinstance(value, numba.core.registry.CPUDispatcher):
+                waiting.append(value.py_func)
+            elif isinstance(value, type) and hasattr(value, "_fields"):
+                waiting.append(value)
+            elif isinstance(value, CONSTANTS):
+                parts.add(f"{name} = {value!r}")
+    return sha256("\n".join(sorted(parts)).encode()).hexdigest()
+
+
+def _named_by(one: FunctionType | type) -> dict[str, Any]:
+    """Return the global values that are named by the code or annotations of a function, or by the fields of a tuple."""
+    space = vars(sys.modules[one.__module__]) if isinstance(one, type) else one.__globals__
+    code = () if isinstance(one, type) else one.__code__.co_names
+    named = {*code, *re.findall(r"\w+", " ".join(map(str, one.__annotations__.values())))}
+    return {name: space[name] for name in named if name in space}
 
 
 @cache
-def _source(path: str) -> bytes:
-    return Path(path).read_bytes()
+def _digest(path: str) -> str:
+    return sha256(Path(path).read_bytes()).hexdigest()

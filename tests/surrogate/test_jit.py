@@ -73,6 +73,44 @@ def test_a_changed_helper_compiles_its_callers_anew(tmp_path):
     assert printed == ["2", "6", "2"]
 
 
+CALLS_WHAT_FOLLOWS = """
+from constants import PAIRS, Pair, Two
+from surrogate.jit import jit, kernel
+
+@jit
+def call(two: Two):
+    return inside(two)
+
+@kernel
+def inside(two: Two):
+    return 10 * two.pair.left + PAIRS[0]
+
+print(call(Two(Pair(left=1, right=2))))
+"""
+CONSTANTS = """
+from typing import NamedTuple
+
+PAIRS = ({first}, 0)
+
+class Pair(NamedTuple):
+    {one}: int
+    {other}: int
+
+class Two(NamedTuple):
+    pair: Pair
+"""
+
+
+@pytest.mark.slow
+def test_changed_constants_and_fields_compile_anew_what_calls_a_function_defined_further_down(tmp_path):
+    (tmp_path / "caller.py").write_text(CALLS_WHAT_FOLLOWS)
+    printed = []
+    for first, one, other in ((0, "left", "right"), (5, "left", "right"), (5, "right", "left")):
+        (tmp_path / "constants.py").write_text(CONSTANTS.format(first=first, one=one, other=other))
+        printed.append(printed_by_caller(tmp_path))
+    assert printed == ["10", "15", "15"]
+
+
 @pytest.mark.slow
 def test_a_moved_type_of_an_argument_compiles_anew_what_takes_it(tmp_path):
     """As when a new version of Placer is installed over an old one, whose compiled code stays in __pycache__."""
