@@ -1,4 +1,10 @@
-"""The state of both kinds of compiled chains: a placement, the memory it holds, and the good placements found."""
+"""The state of both kinds of compiled chains: a placement, the memory it holds, and the good placements found.
+
+A chain may pass through placements that do not fit into memory, because where memory is tight hardly any single move
+leads from one placement that fits to another. Their value carries a penalty for the memory that is missing. The penalty
+rises as long as the chain's placement does not fit and falls while it does, as in the tabu search of Cordeau, Laporte
+and Mercier 2001 for vehicle routing. Only placements that fit are handed over.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +19,10 @@ from search.local.kernels.rng_state import RngState, chance
 from search.local.kernels.space import Floats, Ints, Space
 from surrogate.jit import inner, jit
 
+FIRST_PENALTY = 1.0  # of a new chain; `Chain.penalty`
+LEAST_PENALTY, MOST_PENALTY = 0.01, 1e4
+LEAST_LACK = 1e-9  # large enough for 1 + LEAST_PENALTY * LEAST_LACK to differ from 1
+RISE = 1.1  # the factor by which a penalty rises or falls at a time
 FOUND = 8  # placements that a stretch may hand over: its best, and the last that were good
 
 
@@ -24,6 +34,7 @@ class Chain(NamedTuple):
     rng_state: RngState
     held_bytes: Floats  # [d]
     after_bytes: Floats  # [d] with the current move
+    penalty: Floats  # [1] a placement that lacks the share x of all memory has its value times 1 + penalty * x
     move: Move
     moved: Ints  # [v] ops that move
     before: Ints  # [v] their devices before
@@ -51,6 +62,7 @@ def new_chain(space: Space, row: Ints, rng_state: RngState) -> Chain:
         rng_state.copy(),
         np.empty(devices),
         np.empty(devices),
+        np.full(1, FIRST_PENALTY),
         no_move(units),
         np.empty(ops, np.int32),
         np.empty(ops, np.int32),
@@ -69,20 +81,42 @@ def begin_stretch(s: Space, c: Chain) -> None:
 
 
 @inner
-def fits(s: Space, c: Chain, count: int) -> bool:
-    """Whether the memory of every device is enough after the move of `count` units. Fills `after_bytes`."""
+def worse_after(s: Space, c: Chain, count: int) -> float:
+    """Return the factor of the value after the move of `count` units: 1 if all fits into memory, more by the penalty
+    if not. Fills `after_bytes`.
+    """
     if s.is_roomy:
-        return True
+        return 1.0
     for d in range(len(c.held_bytes)):
         c.after_bytes[d] = c.held_bytes[d]
     for i in range(count):
         u = c.move.unit[i]
         c.after_bytes[c.row[u]] -= s.unit_bytes[u]
         c.after_bytes[c.move.device[i]] += s.unit_bytes[u]
-    over = 0
-    for d in range(len(c.after_bytes)):
-        over += c.after_bytes[d] > s.capacity_bytes[d]
-    return over == 0
+    return 1.0 + c.penalty[0] * _lack(s, c.after_bytes)  # type: ignore[no-any-return]
+
+
+@inner
+def adapt_penalty(s: Space, c: Chain) -> float:
+    """Let the penalty rise if the chain's placement does not fit, else fall. Return the factor of its value."""
+    if s.is_roomy:
+        return 1.0
+    lack = _lack(s, c.held_bytes)
+    c.penalty[0] = min(max(c.penalty[0] * (RISE if lack > 0.0 else 1 / RISE), LEAST_PENALTY), MOST_PENALTY)
+    return 1.0 + c.penalty[0] * lack  # type: ignore[no-any-return]
+
+
+@inner
+def _lack(s: Space, held_bytes: Floats) -> float:
+    """Return the bytes beyond the devices' capacities as a share of all bytes: 0 if all fits, else at least LEAST_LACK.
+
+    held_bytes: [d].
+    """
+    over, total = 0.0, 0.0
+    for d in range(len(held_bytes)):
+        over += max(0.0, held_bytes[d] - s.capacity_bytes[d])
+        total += held_bytes[d]
+    return max(over / total, LEAST_LACK) if over > 0.0 else 0.0
 
 
 @inner

@@ -6,14 +6,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from search.local.kernels.chain import Chain, Stretch, accept, begin_stretch, fits, hand_over, limit_of
+from search.local.kernels.chain import (
+    Chain,
+    Stretch,
+    accept,
+    adapt_penalty,
+    begin_stretch,
+    hand_over,
+    limit_of,
+    worse_after,
+)
 from search.local.kernels.draws import draw, focus_on
 from search.local.kernels.move_shares import MoveShares
 from search.local.kernels.space import Floats, Ints, Space
 from surrogate.jit import inner, jit, kernel
 from surrogate.simulate.kernels.max_load_kernel import Ends
 
-ATTENTION = 64  # after this many steps the units of the currently busiest device come into focus
+ATTENTION = 64  # after so many steps the units of the now busiest device come into focus, and the penalty is adapted
 SQUARINGS = 4  # loads are measured by their 2 ** 4 = 16th norm: nearly the largest load, and lower if others are lower
 
 
@@ -50,23 +59,24 @@ def _cool(e: Ends, s: Space, move_shares: MoveShares, c: Chain, m: Loads, x: Str
     for v in range(len(m.device)):
         m.device[v] = c.row[s.unit_of[v]]
     _add_up(e, m)
-    c.value_s[0] = _norm_s(m.load_s)
     for step in range(x.steps):
         if step % ATTENTION == 0:
             _attend(s, c, m)
+            c.value_s[0] = _norm_s(m.load_s) * adapt_penalty(s, c)
         kind, count = draw(s, move_shares, c.row, x.scale, c.rng_state, c.move)
         limit_s = limit_of(c, x)
-        if count == 0 or not fits(s, c, count):
+        if count == 0:
             continue
+        worse = worse_after(s, c, count)
         for i in range(count):
             u = c.move.unit[i]
             for at in range(s.first_op[u], s.first_op[u + 1]):
                 _shift(e, m, s.op[at], c.move.device[i])
-        value_s = _norm_s(m.load_s)
+        value_s = _norm_s(m.load_s) * worse
         if value_s <= limit_s:
             accept(s, c, count, kind, value_s)
             largest_s = _largest(m.load_s)
-            if largest_s < min(x.good_s, c.found_s[0]):
+            if worse == 1.0 and largest_s < min(x.good_s, c.found_s[0]):
                 hand_over(c, step, largest_s)
         else:
             for i in range(count):

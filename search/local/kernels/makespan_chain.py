@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from search.local.kernels.chain import Chain, Stretch, accept, begin_stretch, fits, hand_over, limit_of
+from search.local.kernels.chain import (
+    Chain,
+    Stretch,
+    accept,
+    adapt_penalty,
+    begin_stretch,
+    hand_over,
+    limit_of,
+    worse_after,
+)
 from search.local.kernels.draws import draw, focus_on
 from search.local.kernels.move_shares import MoveShares
 from search.local.kernels.space import Floats, Space
@@ -59,12 +68,14 @@ def _cool(
     This is a step and not a separate function, because `rerun` is compiled into each place that calls it.
     """
     for step in range(begin, end):
-        kind, count, moved, touched_s, limit_s = 0, 0, 0, -1.0, np.inf
+        kind, count, moved, touched_s, limit_s, worse = 0, 0, 0, -1.0, np.inf, 1.0
         if step != OWN:
             kind, count = draw(s, move_shares, c.row, x.scale, c.rng_state, c.move)
             limit_s = limit_of(c, x)
-            if count == 0 or not fits(s, c, count):
+            if count == 0:
                 continue
+            worse = worse_after(s, c, count)
+            limit_s /= worse
             if not _shift_work(s, c, m.work_s, count, 1.0, limit_s):
                 _shift_work(s, c, m.work_s, count, -1.0, limit_s)
                 continue
@@ -82,10 +93,10 @@ def _cool(
             if value_s < np.inf:  # the run of a placement that lacks a link is accepted, but cannot be kept
                 keep(m.run, m.saved, begun)
             if step == OWN:
-                c.value_s[0] = value_s
+                c.value_s[0] = value_s * adapt_penalty(s, c)
                 continue
-            accept(s, c, count, kind, value_s)
-            if value_s < x.good_s:
+            accept(s, c, count, kind, value_s * worse)
+            if worse == 1.0 and value_s < x.good_s:
                 hand_over(c, step, value_s)
         else:
             for i in range(moved):

@@ -12,6 +12,7 @@ from search.local.kernels.makespan_chain import cool_makespan
 from search.local.kernels.rng_state import rng_states
 from search.local.moves import Moves
 from search.problem.longest_paths import path_tables, tails
+from search.problem.memory_fit import packed
 from search.problem.problem import Problem
 from surrogate.jit import jit
 from surrogate.simulate.kernels.event_loop import light
@@ -84,6 +85,25 @@ def test_from_a_placement_that_lacks_a_link_a_chain_finds_its_way_and_keeps_none
         row = tuple(chain.row.tolist())
         assert float(chain.value_s[0]) == problem.predict(row)
     assert problem.predict(row) < np.inf
+
+
+@pytest.mark.parametrize("heat_s", [0.01, 0.5])
+def test_what_is_handed_over_fits_and_has_its_makespan_though_the_chain_passes_through_what_does_not(build, heat_s):
+    machine = build.machine("gpu", "gpu", "gpu", memory_bytes=(24, 30, 24))
+    problem = Problem(build.layered(2), machine)
+    moves, start = Moves(problem), np.array(packed(problem), np.int32)
+    chain = new_chain(moves.space, start, rng_states(np.random.default_rng(1), 1)[0])
+    fits = set()
+    for _ in range(30):
+        move_shares = moves.move_shares([start, chain.row])
+        cool_makespan(problem.simulator.tables, moves.space, move_shares, chain, Stretch(STEPS, heat_s, 0.9, np.inf))
+        found = [tuple(row) for s, row in zip(chain.found_s, chain.found.tolist(), strict=True) if s < np.inf]
+        assert all(map(problem.fits, found))
+        assert [problem.predict(row) for row in found] == [s for s in chain.found_s if s < np.inf]
+        row = tuple(chain.row.tolist())
+        fits.add(problem.fits(row))
+        assert (float(chain.value_s[0]) == problem.predict(row)) == problem.fits(row)
+    assert fits == {True, False}
 
 
 @jit
