@@ -36,7 +36,7 @@ from placer.train.steps.variants import Variants
 from placer.train.variables.replicas import Use
 
 T = TypeVar("T")
-LET_GO_LIMIT_S = 2.0  # the same, while the training waits for it
+LEAVING_ALONE_LIMIT_S = 2.0  # for background work to end when the step is left alone; the training waits meanwhile
 PROFILE_LIMIT_S = 60.0  # for one traced step, on workers that may get lost
 
 
@@ -99,7 +99,7 @@ class LiveStep:
         background work use them. The training thread only, between steps.
         """
         with self.session.lock:
-            is_idle = self.thread.cancel(LET_GO_LIMIT_S)
+            is_idle = self.thread.cancel(LEAVING_ALONE_LIMIT_S)
             self._calls.end()
             self._calls.recorder.clear()
             self.variants.let_go()
