@@ -31,28 +31,28 @@ SWITCHED = "a mapping was set up"
 class Foresight(Protocol):
     """Predictions of mappings of the captured ops before they are set up."""
 
-    def order(self, mapping: Mapping, /) -> Sequence[str]:
+    def order(self, op_mapping: Mapping, /) -> Sequence[str]:
         """Names of ops in the order in which they should run (docs/decisions/006-run-order.md); if empty, TensorFlow's
         executor decides.
         """
 
-    def hold(self, mappings: Sequence[Mapping], /) -> bool:
-        """Whether the devices have memory for placed steps of all `mappings` at once."""
+    def hold(self, op_mappings: Sequence[Mapping], /) -> bool:
+        """Whether the devices have memory for placed steps of all `op_mappings` at once."""
 
-    def peaks(self, mapping: Mapping, /) -> Sequence[float]:
+    def peaks(self, op_mapping: Mapping, /) -> Sequence[float]:
         """The most bytes that each device holds at once; empty if unknown."""
 
 
 class NoForesight:
     """No predictions: TensorFlow's executor decides the order, and memory limits nothing."""
 
-    def order(self, mapping: Mapping) -> Sequence[str]:
+    def order(self, op_mapping: Mapping) -> Sequence[str]:
         return ()
 
-    def hold(self, mappings: Sequence[Mapping]) -> bool:
+    def hold(self, op_mappings: Sequence[Mapping]) -> bool:
         return True
 
-    def peaks(self, mapping: Mapping) -> Sequence[float]:
+    def peaks(self, op_mapping: Mapping) -> Sequence[float]:
         return ()
 
 
@@ -64,7 +64,7 @@ class _Entry:
     the incumbent failed in it, because the mapping is then measured again without them.
     """
 
-    mapping: Mapping
+    op_mapping: Mapping
     raced: RacedStep | None
     result: Result | None = None
 
@@ -118,40 +118,42 @@ class Runner:
         self._scale: float = beside._scale if beside else 1.0  # anchor's first step time / its last one
         self.incumbent: PlacedStep | None = None
         self.incumbent_s = 0.0  # its step time when it was measured
-        self._mapping_of: dict[PlacedStep, Mapping] = {}  # of the steps that are kept
+        self._op_mapping_of: dict[PlacedStep, Mapping] = {}  # of the steps that are kept
 
-    def measure(self, mapping: Mapping) -> Result:
+    def measure(self, op_mapping: Mapping) -> Result:
         """Measure the step time of a mapping of the captured graph, or why it has none. The mapping becomes the
         incumbent if it is faster.
         """
-        return self.race([mapping])[0]
+        return self.race([op_mapping])[0]
 
-    def race(self, mappings: Sequence[Mapping]) -> list[Result]:
+    def race(self, op_mappings: Sequence[Mapping]) -> list[Result]:
         """Measure the step times of several mappings by successive halving (Jamieson & Talwalkar 2016): all are stepped
         in turn, the slower half drops out, the faster half goes on, and only the winner takes all repeats.
         """
-        found = self._race_the_first(mappings)
-        while len(found) < len(mappings):
-            found += self._race_the_first(mappings[len(found) :])
+        found = self._race_the_first(op_mappings)
+        while len(found) < len(op_mappings):
+            found += self._race_the_first(op_mappings[len(found) :])
         return found
 
-    def _race_the_first(self, mappings: Sequence[Mapping]) -> list[Result]:
-        """Measure the first of `mappings`: as many as the devices hold together, but only one if there is no anchor
+    def _race_the_first(self, op_mappings: Sequence[Mapping]) -> list[Result]:
+        """Measure the first of `op_mappings`: as many as the devices hold together, but only one if there is no anchor
         yet.
         """
         self.free()
-        entries = [self._entry(mapping) for mapping in self._with_room(mappings if self.anchor else mappings[:1])]
+        entries = [self._entry(each) for each in self._with_room(op_mappings if self.anchor else op_mappings[:1])]
         self._race_and_close({entry.raced: entry for entry in entries if entry.raced is not None})
         alone = [entry for entry in entries if entry.result is None]
         if alone:
-            again = self._without_anchor([entry.mapping for entry in alone])
+            again = self._without_anchor([entry.op_mapping for entry in alone])
             for entry, result in zip(alone, again, strict=True):
                 entry.result = result
         return [entry.came_to for entry in entries]
 
-    def _entry(self, mapping: Mapping) -> _Entry:
-        placed = self.ready(mapping)
-        return _Entry(mapping, None, placed) if isinstance(placed, Failed) else _Entry(mapping, RacedStep(*placed))
+    def _entry(self, op_mapping: Mapping) -> _Entry:
+        placed = self.ready(op_mapping)
+        if isinstance(placed, Failed):
+            return _Entry(op_mapping, None, placed)
+        return _Entry(op_mapping, RacedStep(*placed))
 
     def _race_and_close(self, entries: dict[RacedStep, _Entry]) -> None:
         """Race entries that are ready, and note their results. Only the anchor and the incumbent are kept."""
@@ -162,22 +164,22 @@ class Runner:
             for raced in entries:
                 if raced.step not in (self.anchor, self.incumbent):
                     raced.step.close()
-        known = self._mapping_of | {raced.step: entry.mapping for raced, entry in entries.items()}
-        self._mapping_of = {step: mapping for step, mapping in known.items() if step in (self.anchor, self.incumbent)}
+        known = self._op_mapping_of | {raced.step: entry.op_mapping for raced, entry in entries.items()}
+        self._op_mapping_of = {step: known[step] for step in known if step in (self.anchor, self.incumbent)}
 
-    def _without_anchor(self, mappings: Sequence[Mapping]) -> list[Result]:
+    def _without_anchor(self, op_mappings: Sequence[Mapping]) -> list[Result]:
         """Race these mappings again without the anchor and incumbent, one of which failed beside them. If none of the
         mappings runs, set the anchor up again.
         """
-        anchor, borrowed = self._mapping_of.get(self.anchor) if self.anchor else None, self._borrowed
+        anchor, borrowed = self._op_mapping_of.get(self.anchor) if self.anchor else None, self._borrowed
         self.close()
-        found = self.race(mappings)
+        found = self.race(op_mappings)
         if self.anchor is None:
             again = borrowed or (self._warm(anchor) if anchor is not None else None)
             self.anchor = self.incumbent = again
             self.incumbent_s, self._borrowed = self.anchor_s / self._scale, borrowed
             if again is not None and again is not borrowed and anchor is not None:
-                self._mapping_of[again] = anchor
+                self._op_mapping_of[again] = anchor
         return found
 
     def set_anchor_s(self, anchor_s: float) -> None:
@@ -202,20 +204,20 @@ class Runner:
     @property
     def kept(self) -> list[Mapping]:
         """The mappings whose steps are kept for comparison."""
-        return list(self._mapping_of.values())
+        return list(self._op_mapping_of.values())
 
-    def _with_room(self, mappings: Sequence[Mapping]) -> Sequence[Mapping]:
-        """The first of `mappings` that the devices hold together with the kept steps; at least one. If there is no room
-        for one, kept steps are taken down.
+    def _with_room(self, op_mappings: Sequence[Mapping]) -> Sequence[Mapping]:
+        """The first of `op_mappings` that the devices hold together with the kept steps; at least one. If there is no
+        room for one, kept steps are taken down.
         """
-        if not self.foresight.hold([*self.kept, *mappings[:1]]):
+        if not self.foresight.hold([*self.kept, *op_mappings[:1]]):
             self.forget_incumbent()
-        if not self.foresight.hold([*self.kept, *mappings[:1]]):
+        if not self.foresight.hold([*self.kept, *op_mappings[:1]]):
             self.close()
         count = 1
-        while count < len(mappings) and self.foresight.hold([*self.kept, *mappings[: count + 1]]):
+        while count < len(op_mappings) and self.foresight.hold([*self.kept, *op_mappings[: count + 1]]):
             count += 1
-        return mappings[:count]
+        return op_mappings[:count]
 
     def forget_incumbent(self) -> None:
         """Take the incumbent down, so that the next mappings are raced beside the anchor alone."""
@@ -225,12 +227,12 @@ class Runner:
     def _take_down_incumbent(self) -> None:
         if self.incumbent is not None:
             self.incumbent.close()
-            self._mapping_of.pop(self.incumbent, None)
+            self._op_mapping_of.pop(self.incumbent, None)
         self.incumbent, self.incumbent_s = self.anchor, self.anchor_s / self._scale
 
-    def ready(self, mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
+    def ready(self, op_mapping: Mapping) -> tuple[PlacedStep, float] | Failed:
         """As `prepare`, but ask workers for room first, and return a failure as Failed."""
-        peaks = dict(zip(self.devices.topology.names, self.foresight.peaks(mapping), strict=False))
+        peaks = dict(zip(self.devices.topology.names, self.foresight.peaks(op_mapping), strict=False))
         lacking = attempted(lambda: short_of_room(self.devices, peaks))
         if isinstance(lacking, Failed):
             return lacking
@@ -238,16 +240,16 @@ class Runner:
         at_once = {name: peak + (beside[d] if beside else 0) for d, (name, peak) in enumerate(peaks.items())}
         if lacking is not None:
             return no_room(lacking, at_once[lacking])
-        placed: tuple[PlacedStep, float] | Failed = attempted(lambda: self.prepare(mapping))
+        placed: tuple[PlacedStep, float] | Failed = attempted(lambda: self.prepare(op_mapping))
         if isinstance(placed, Failed) and peaks:
             return out_of_memory(placed, self.devices.name_of, at_once)
         return placed
 
-    def prepare(self, mapping: Mapping) -> tuple[PlacedStep, float]:
+    def prepare(self, op_mapping: Mapping) -> tuple[PlacedStep, float]:
         """Set a mapping up. Returns (a placed step that was run and checked, seconds until its first step ended)."""
         begin = self.clock()
         with waiting(SWITCHED, first=True):
-            step = PlacedStep(self.template, self._names(mapping), order=self.foresight.order(mapping))
+            step = PlacedStep(self.template, self._names(op_mapping), order=self.foresight.order(op_mapping))
             try:
                 first = values(step.run_flat(self.inputs))
                 switch_s = self.clock() - begin
@@ -257,15 +259,14 @@ class Runner:
                 raise
         return step, switch_s
 
-    def switch(self, step: PlacedStep, mapping: Mapping) -> tuple[PlacedStep, float]:
+    def switch(self, step: PlacedStep, op_mapping: Mapping) -> tuple[PlacedStep, float]:
         """Continue from `step` under a mapping that was measured before: (the new step, seconds until its first step
         ended). Variables that stay on their device are reused; `step` must not be called again.
         """
         begin = self.clock()
         with waiting(SWITCHED, first=True):
-            switched = PlacedStep(
-                self.template, self._names(mapping), step.variables, order=self.foresight.order(mapping), proven=True
-            )
+            order = self.foresight.order(op_mapping)
+            switched = PlacedStep(self.template, self._names(op_mapping), step.variables, order=order, proven=True)
             values(switched.run_flat(self.inputs))
             seconds = self.clock() - begin
             step.close()
@@ -277,11 +278,11 @@ class Runner:
             if step is not None and step is not self._borrowed:
                 step.close()
         self.anchor = self.incumbent = self._borrowed = None
-        self._mapping_of.clear()
+        self._op_mapping_of.clear()
 
     def _join_anew(self) -> None:
         runners = list(self.devices.runners)
-        kept = [(runner, step, mapping) for runner in runners for step, mapping in runner._mapping_of.items()]
+        kept = [(runner, step, op_mapping) for runner in runners for step, op_mapping in runner._op_mapping_of.items()]
         anew: dict[PlacedStep | None, PlacedStep] = {}
         try:
             for _, step, _ in kept:
@@ -289,17 +290,17 @@ class Runner:
             for runner in runners:
                 runner.check.forget()
             self.devices.join_anew()
-            for runner, step, mapping in kept:
-                again = runner._warm(mapping)
+            for runner, step, op_mapping in kept:
+                again = runner._warm(op_mapping)
                 if again is not None:
                     anew[step] = again
         finally:  # also if a device is lost or Ctrl-C is pressed: no runner may keep a closed step
             for runner in runners:
                 runner._go_on_with(anew)
 
-    def _warm(self, mapping: Mapping) -> PlacedStep | None:
+    def _warm(self, op_mapping: Mapping) -> PlacedStep | None:
         """Set a mapping up and warm its step up for a race; None if it does not run."""
-        ready = self.ready(mapping)
+        ready = self.ready(op_mapping)
         if isinstance(ready, Failed):
             return None
         if isinstance(attempted(lambda: self.in_turn.seconds_of(ready[0], 0)), Failed):
@@ -311,7 +312,7 @@ class Runner:
         """Keep new placed steps in place of the former ones. If the anchor no longer runs, the next mapping that is
         measured becomes the anchor. anew: former step -> new step of the same mapping.
         """
-        self._mapping_of = {anew[step]: mapping for step, mapping in self._mapping_of.items() if step in anew}
+        self._op_mapping_of = {anew[step]: kept for step, kept in self._op_mapping_of.items() if step in anew}
         self.anchor, self._borrowed = anew.get(self.anchor), anew.get(self._borrowed)
         if self.incumbent is not None:
             self.incumbent = anew.get(self.incumbent)
@@ -320,8 +321,8 @@ class Runner:
         if self.anchor is None:
             self.close()
 
-    def _names(self, mapping: Mapping) -> list[str]:
-        return [self.devices.tf_name(d) for d in mapping.devices]
+    def _names(self, op_mapping: Mapping) -> list[str]:
+        return [self.devices.tf_name(d) for d in op_mapping.devices]
 
     def _raced(self, entries: Sequence[RacedStep]) -> list[Result | None]:
         """Race entries that are ready, and return their results (see `_result`)."""

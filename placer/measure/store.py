@@ -172,14 +172,14 @@ class Store:
         """Close the file; harmless when called twice."""
         self._file.close()
 
-    def find(self, mapping: Mapping, anchor_s: float, schedule: str = RANK, anchor: str = "") -> Result | None:
+    def find(self, op_mapping: Mapping, anchor_s: float, schedule: str = RANK, anchor: str = "") -> Result | None:
         """The result of an earlier session, scaled to the current anchor's time; None if there is none, if it was
         compared with another anchor, or if the row is damaged. schedule: the schedule of the ops. anchor: an
         `anchor_key`.
         """
         found = self._rows(
             "SELECT kind, result, ratio FROM measurements WHERE graph=? AND topology=? AND mapping=?",
-            *_key(mapping, schedule),
+            *_key(op_mapping, schedule),
         )
         if not found:
             return None
@@ -190,7 +190,7 @@ class Store:
             return None  # no Placer wrote that: the mapping is measured again, and the row replaced
 
     def add(
-        self, mapping: Mapping, result: Result, anchor_s: float, searcher: str, schedule: str = RANK,
+        self, op_mapping: Mapping, result: Result, anchor_s: float, searcher: str, schedule: str = RANK,
         anchor: str = "",
     ) -> None:  # fmt: skip
         """Store a result, replacing an older one. A failure is stored only if it is the mapping's own. schedule,
@@ -200,14 +200,14 @@ class Store:
             return
         kind = "measured" if isinstance(result, Measured) else "failed"
         ratio = result.step_s / anchor_s if isinstance(result, Measured) else None
-        row = (*_key(mapping, schedule), kind, json.dumps({**asdict(result), "anchor": anchor}), ratio, searcher)
+        row = (*_key(op_mapping, schedule), kind, json.dumps({**asdict(result), "anchor": anchor}), ratio, searcher)
         with self._transaction("written"):
             self.connection.execute("INSERT OR REPLACE INTO measurements VALUES (?,?,?,?,?,?,?,?)", (*row, time.time()))
 
     @staticmethod
-    def anchor_key(mapping: Mapping | None) -> str:
+    def anchor_key(op_mapping: Mapping | None) -> str:
         """A name for what other steps are compared with in a session: a mapping, or the untouched step (None)."""
-        return "untouched" if mapping is None else hashlib.sha256(str(mapping.devices).encode()).hexdigest()[:16]
+        return "untouched" if op_mapping is None else hashlib.sha256(str(op_mapping.devices).encode()).hexdigest()[:16]
 
     def add_operators(self, rows: Iterable[OperatorRow]) -> None:
         """Store rows of the operator dataset, all or none. A signature measured before on the same machine, kind of
@@ -276,12 +276,12 @@ def _gpu_share(device: Device) -> str:
     return f":{round((device.memory_bytes or 0) / 2**30)}" if is_part else ""
 
 
-def _key(mapping: Mapping, schedule: str) -> tuple[str, str, str]:
+def _key(op_mapping: Mapping, schedule: str) -> tuple[str, str, str]:
     """The key of a mapping's row. It names a schedule only if that is not RANK, so that rows from before there were
     other schedules stay valid.
     """
-    text = str(mapping.devices) if schedule == RANK else f"{mapping.devices} {schedule}"
+    text = str(op_mapping.devices) if schedule == RANK else f"{op_mapping.devices} {schedule}"
     places = hashlib.sha256(text.encode()).hexdigest()[:32]
-    graph = mapping.graph  # that of a captured step is also identified by what its ops compute
+    graph = op_mapping.graph  # that of a captured step is also identified by what its ops compute
     name = graph.fingerprint if graph.content is None else f"{graph.fingerprint} {graph.content}"
-    return name, topology_key(mapping.topology), places
+    return name, topology_key(op_mapping.topology), places

@@ -96,7 +96,7 @@ def test_where_what_was_kept_does_not_run_any_more_others_are_measured_all_the_s
     first, second, _ = runners
     first.race([single(first, 1)])
     first.incumbent, first.incumbent_s = first.ready(single(first, 1))[0], 1e-9
-    first._mapping_of = {first.anchor: single(first, 0), first.incumbent: single(first, 1)}
+    first._op_mapping_of = {first.anchor: single(first, 0), first.incumbent: single(first, 1)}
     gone, ready = single(first, 0 if which == "anchor" else 1), Runner.ready
 
     def fails(runner, mapping):
