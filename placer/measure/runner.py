@@ -139,7 +139,7 @@ class Runner:
         """Measure the first of `op_mappings`: as many as the devices hold together, but only one if there is no anchor
         yet.
         """
-        self.free()
+        self.join_anew_if_due()
         entries = [self._entry(each) for each in self._with_room(op_mappings if self.anchor else op_mappings[:1])]
         self._race_and_close({entry.raced: entry for entry in entries if entry.raced is not None})
         alone = [entry for entry in entries if entry.result is None]
@@ -172,7 +172,7 @@ class Runner:
         mappings runs, set the anchor up again.
         """
         anchor, borrowed = self._op_mapping_of.get(self.anchor) if self.anchor else None, self._borrowed
-        self.close()
+        self.take_down()
         found = self.race(op_mappings)
         if self.anchor is None:
             again = borrowed or (self._warm(anchor) if anchor is not None else None)
@@ -187,7 +187,7 @@ class Runner:
         self._scale *= anchor_s / self.anchor_s
         self.anchor_s = anchor_s
 
-    def free(self) -> None:
+    def join_anew_if_due(self) -> None:
         """Leave the workers and join them again if they keep much of closed steps (`leftovers`). The steps that this
         runner and others on the same devices keep for comparison are set up again; other steps become invalid.
 
@@ -213,7 +213,7 @@ class Runner:
         if not self.foresight.hold([*self.kept, *op_mappings[:1]]):
             self.forget_incumbent()
         if not self.foresight.hold([*self.kept, *op_mappings[:1]]):
-            self.close()
+            self.take_down()
         count = 1
         while count < len(op_mappings) and self.foresight.hold([*self.kept, *op_mappings[: count + 1]]):
             count += 1
@@ -272,13 +272,19 @@ class Runner:
             step.close()
         return switched, seconds
 
-    def close(self) -> None:
-        """Release the variables and functions of the steps kept for comparison."""
+    def take_down(self) -> None:
+        """Release the variables and functions of the steps kept for comparison. The next mapping that is measured
+        becomes the anchor.
+        """
         for step in (self.anchor, self.incumbent):
             if step is not None and step is not self._borrowed:
                 step.close()
         self.anchor = self.incumbent = self._borrowed = None
         self._op_mapping_of.clear()
+
+    def close(self) -> None:
+        """Take down what is kept; the runner is not used afterwards."""
+        self.take_down()
 
     def _join_anew(self) -> None:
         runners = list(self.devices.runners)
@@ -319,7 +325,7 @@ class Runner:
             if self.incumbent is None:
                 self._take_down_incumbent()
         if self.anchor is None:
-            self.close()
+            self.take_down()
 
     def _names(self, op_mapping: Mapping) -> list[str]:
         return [self.devices.tf_name(d) for d in op_mapping.devices]

@@ -324,7 +324,7 @@ class Controller:
             if self._rest.is_due:
                 return
             self._look_for_lost()
-            if self.lost.free(self.narrator.step):
+            if self.lost.join_anew_if_due(self.narrator.step):
                 yield from self._go_on(adaptation)
 
     def _adaptation(self) -> Steps[Adaptation | None]:

@@ -160,7 +160,7 @@ def _compare_finalists(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
         return _final_apart(
             [Finalist(job, trial) for job, trials in zip(ran, trials_of, strict=True) for trial in trials]
         )
-    whole.runner.free()
+    whole.runner.join_anew_if_due()
     with ExitStack() as stack:
         ready: list[tuple[Finalist, PlacedStep]] = []
         for job, trials in zip(ran, trials_of, strict=True):

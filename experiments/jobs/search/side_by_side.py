@@ -105,9 +105,9 @@ def apart(
     seconds: list[list[float] | Failed] = [[] for _ in steps]
     default_s: list[float] = []
     for owner in {id(owner): owner for owner, _ in steps}.values():
-        owner.runner.close()
+        owner.runner.take_down()
     for _ in range(ROUNDS):
-        job.runner.free()
+        job.runner.join_anew_if_due()
         for i, (owner, mapping) in enumerate(steps):
             so_far = seconds[i]
             if isinstance(so_far, Failed):
@@ -143,7 +143,7 @@ def side_by_side(
     others, rounds, failed = mappings[1:], [], {}
     size = at_once or len(others) or 1
     for i in range(0, len(others) or 1, size):
-        job.runner.free()
+        job.runner.join_anew_if_due()
         with prepared(job, [*mappings[:1], *others[i : i + size]]) as (steps, left_out):
             rounds.append(in_turn(job, steps, repeats, untouched=untouched and i == 0))
             failed |= left_out

@@ -91,7 +91,7 @@ def _divided(job: Job, over: Stop) -> Job | None:
         if job.settings.split == SPLIT_AUTO:
             job.ended.append(NO_ROOM)
             return None
-        job.runner.close()
+        job.runner.take_down()
     step = chosen.step
     by = "as asked for" if chosen.policy is None else chosen.policy
     job.progress.phase(f"dividing {len(step.plan)} ops, which makes {len(step.captured.graph)} ({by})")

@@ -27,12 +27,12 @@ class LostDevices:
         """probe_every: steps between two checks whether devices came back. clock: seconds."""
         self.live, self._say = live, say
         self._looking, self._checking, self._counting = Every(probe_every), Every(CHECK_EVERY), Every(CHECK_EVERY)
-        self._rejoining, self._freeing, self._clock = RetryLater(clock), RetryLater(clock), clock
+        self._rejoining, self._joining_anew, self._clock = RetryLater(clock), RetryLater(clock), clock
         self._checked_s = -math.inf  # when it was last checked whether an idle device was lost
         self._given_up = set[tuple[str, str]]()  # devices and reasons that were reported
 
     def due(self, step: int) -> int:
-        """Return in how many steps `check` or `free` may have something to do."""
+        """Return in how many steps `check` or `join_anew_if_due` may have something to do."""
         return min(self._looking.left(step), self._checking.left(step))
 
     def check(self, step: int) -> None:
@@ -60,18 +60,18 @@ class LostDevices:
             self._checked_s = self._clock()
             session.suspect()
 
-    def free(self, step: int) -> bool:
+    def join_anew_if_due(self, step: int) -> bool:
         """Leave and join workers again if they keep much of mappings that were tried. Returns whether that was done and
         no device is missing. Then, of all that was built, only the live step's current mode may still be used.
         """
         session = self.live.session
-        if not (self._counting.passed(step) and session.keeps_much and self._freeing.is_due):
+        if not (self._counting.passed(step) and session.keeps_much and self._joining_anew.is_due):
             return False
         begin_s = self._clock()
-        why = self._freeing.attempt(session.join_anew)
+        why = self._joining_anew.attempt(session.join_anew)
         reason = "they keep something of each mapping that was tried"
         if why is not None:
-            if self._freeing.is_news(why):
+            if self._joining_anew.is_news(why):
                 self._say("joined", f"the workers should be left and joined again, because {reason}, but {why}.")
             return False
         took_s = self._clock() - begin_s

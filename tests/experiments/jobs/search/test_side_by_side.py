@@ -16,7 +16,7 @@ class Machine:
     """A job on a machine that takes `slower` times as long in each round as in the one before."""
 
     def __init__(self, seconds, slower=1.0, anchored=True, has_local=True):
-        self.rounds, self.open, self.closed, self.freed = [], [], [], 0
+        self.rounds, self.open, self.closed, self.joined_anew = [], [], [], 0
         self.seconds, self.slower, self.pace = seconds, slower, 1.0
         self.settings, self.captured = SimpleNamespace(model="huge"), self
         self.devices = SimpleNamespace(has_local=has_local)
@@ -26,7 +26,7 @@ class Machine:
             anchor_s=1.0,
             kept=[],
             ready=self.ready,
-            free=self.free,
+            join_anew_if_due=self.join_anew_if_due,
             in_turn=SimpleNamespace(compare=self.compare),
         )
         self.prediction = SimpleNamespace(hold=lambda mappings: True)
@@ -39,9 +39,9 @@ class Machine:
         self.open.remove(name)
         self.closed.append(name)
 
-    def free(self):
+    def join_anew_if_due(self):
         assert set(self.open) <= {"anchor"}, "a step is held that joining the workers anew would void"
-        self.freed += 1
+        self.joined_anew += 1
 
     def op_mapping(self, mapping):
         return mapping
@@ -75,7 +75,7 @@ def test_times_are_in_the_anchors_and_what_does_not_run_is_left_out():
 def test_every_round_has_the_anchor_and_the_first_and_is_scaled_to_the_first_round():
     job = Machine({"anchor": 2.0, "a": 3.0, "b": 4.0, "c": 5.0, "d": 6.0, "untouched": 1.0}, slower=1.5)
     found = side_by_side(job, ["a", "b", "c", "d"], 7, at_once=2, untouched=True)
-    assert job.rounds == [["anchor", "a", "b", "c", "untouched"], ["anchor", "a", "d"]] and job.freed == 2
+    assert job.rounds == [["anchor", "a", "b", "c", "untouched"], ["anchor", "a", "d"]] and job.joined_anew == 2
     assert {name: result.step_s for name, result in found.measured.items()} == pytest.approx(
         {"a": 1.5, "b": 2.0, "c": 2.5, "d": 3.0}
     )
