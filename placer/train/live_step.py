@@ -294,8 +294,12 @@ class LiveStep:
             self.session.suspect()
         return out_of_memory(built, name_of, at_once) if isinstance(built, Failed) else built
 
-    def settle(self, built: Built) -> Placed | Failed:
-        """Let a step that was built train the live variables; the training thread only. Fails as `Builder.settle`."""
+    def settle(self, built: Built | Failed) -> Placed | Failed:
+        """Let a step that was built train the live variables; the training thread only. Fails as `Builder.settle`; a
+        failure of `build` is returned as it is.
+        """
+        if isinstance(built, Failed):
+            return built
         with self.session.lock:
             settled = self._builder.settle(built)
         if isinstance(settled, Failed) and settled.reason == "device":

@@ -190,8 +190,7 @@ class Controller:
         self.topology = self.live.join()
         self.narrator.now(phase_names.BUILDING)
         self._given = given = mapping()
-        built = self.live.build(given.devices, given.order, given.name, given.plan)
-        placed = built if isinstance(built, Failed) else self.live.settle(built)
+        placed = self.live.settle(self.live.build(given.devices, given.order, given.name, given.plan))
         if isinstance(placed, Failed):
             raise PlacerError(f"the mapping cannot run: {placed.detail}")
         self.trials.start_anew(placed)
@@ -204,8 +203,7 @@ class Controller:
         assert self.topology is not None
         if {self.topology.names[d] for d in given.devices} <= set(there):
             work = self.live.background(lambda: self.live.build(given.devices, given.order, given.name, given.plan))
-            built = yield from self._meanwhile(work)
-            placed = built if isinstance(built, Failed) else self.live.settle(built)
+            placed = self.live.settle((yield from self._meanwhile(work)))
             if not isinstance(placed, Failed):
                 self.trials.move(placed, (), "its devices are there")
 

@@ -46,9 +46,7 @@ class Hand:
         else:
             side = choose(classes) if choose else {name: self.random.choice(there) for name in classes}
             devices = [side[op.colocate or op.name] for op in graph.ops]
-            built = self.live.build(devices, (), f"hand-{self.moves}", plan)
-            assert not isinstance(built, Failed), built
-            placed = self.live.settle(built)
+            placed = self.live.settle(self.live.build(devices, (), f"hand-{self.moves}", plan))
             assert not isinstance(placed, Failed), placed
             self.placed.append(placed)
         self.live.mode = placed

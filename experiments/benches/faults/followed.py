@@ -59,7 +59,7 @@ class FollowedTraining(Training):
                 return mode
         graph = self.live.joined.captured.graph
         built = self.live.background(lambda: self.live.build((0,) * len(graph), (), "repeated")).result()
-        placed = built if isinstance(built, Failed) else self.live.settle(built)
+        placed = self.live.settle(built)
         if isinstance(placed, Failed):
             raise PlacerError(f"no placed step can run: {placed.detail}")
         trials.built.append(placed)

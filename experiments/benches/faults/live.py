@@ -30,7 +30,6 @@ from experiments.benches.online.kills import worker_processes
 from experiments.benches.online.training import Moment, Training
 from placer.errors import one_line
 from placer.phase_names import STEADY
-from placer.result import Failed
 
 STAGES = ("steady", "snapshot", "switch")  # in these at least one worker is left
 LAST_STAGES = ("recovery",)  # in which both workers are lost, so that steps run in the training's own process
@@ -169,8 +168,7 @@ class Disturbed:
         built = self.training.live.background(
             lambda: self.training.live.build(placed.devices, placed.order, "again")
         ).result()
-        if not isinstance(built, Failed):
-            self.training.live.settle(built)
+        self.training.live.settle(built)
 
     def _settled(self, done: Done, timer: threading.Thread | None, before: int) -> None:
         """Train until the fault is over and all workers are there. Raises TimeoutError if that takes too long."""

@@ -79,7 +79,7 @@ def _moved(moves: int) -> list[int]:
     for i in range(moves):
         side = {v: d for unit in graph.colocated for d in [rng.randrange(2)] for v in unit}
         built = live.build([side[v] for v in range(len(graph))], (), f"move-{i}")
-        placed = built if isinstance(built, Failed) else live.settle(built)
+        placed = live.settle(built)
         if isinstance(placed, Failed):
             raise PlacerError(placed.detail)
         live.mode = placed

@@ -353,8 +353,7 @@ class Trials:
         if known is not None:
             return known
         work = self.live.background(lambda: self.live.build(p.devices, p.order, p.searcher, p.plan))
-        built = yield from self.meanwhile(work)
-        placed = built if isinstance(built, Failed) else self.live.settle(built)
+        placed = self.live.settle((yield from self.meanwhile(work)))
         if isinstance(placed, Failed):
             if placed.reason != "device":  # the loss of a device is not the mapping's fault
                 self.tried.tell(p.searcher, p.plan, p.devices, p.order, placed)

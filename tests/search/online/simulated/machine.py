@@ -111,6 +111,8 @@ class Machine:
         return Built(tuple(devices), tuple(order), name, FakeStep(), self.generation, 1.0, {}, plan=plan)
 
     def settle(self, built):
+        if isinstance(built, Failed):
+            return built
         assert self.is_current(built)
         common = built.devices, built.order, built.name, built.step, built.generation, built.switch_s
         return Placed(*common, use=None, plan=built.plan)
