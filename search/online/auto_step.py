@@ -306,7 +306,7 @@ class AutoStep(Wrapped):
             if not self._live.left_alone:
                 self._live.leave_alone("a distribution strategy runs it (strategy.run)")
                 self._run.forget()
-                self._controller.left_alone()
+                self._controller.end_for_good()
         vars(self)["steps"] += 1
         try:
             return self._live.untouched.step(*args, **kwargs)

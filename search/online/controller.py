@@ -69,6 +69,7 @@ class Controller:
         self._said_scattered = False
         self._is_going_over = False  # whether the search goes over to another signature, which is not captured yet
         self._stalled_s = 0.0  # seconds that the training stood still for this search
+        self.is_captured = False  # whether `place` has captured the step
         self.generation = 0  # of the devices that the script itself joined again, so that it goes on with them
         self.lost = LostDevices(live, settings.probe_every, narrator.say, clock)
         self._joining = Joining(live, self.trials, narrator, self._look_for_lost, self._join)
@@ -165,12 +166,12 @@ class Controller:
             self.planner.close()
             self.planners.clear()
 
-    def left_alone(self) -> None:
+    def end_for_good(self) -> None:
         """Say that the step is left alone for good, in the only line about it on stderr, and stop the search."""
         self.narrator.say("alone", f"{self.live.name} runs untouched: {self.live.left_alone}.")
-        self.given_up()
+        self.stop_search()
 
-    def given_up(self) -> None:
+    def stop_search(self) -> None:
         """Stop the search."""
         self.narrator.now(phase_names.LEFT_ALONE)
         self._end_planner()
@@ -185,6 +186,7 @@ class Controller:
             yield UNTOUCHED
         self.narrator.now(phase_names.CAPTURING)
         self.live.capture()
+        self.is_captured = True
         self.live.session.prepare()
         yield from self._joining.until_whole()
         self.topology = self.live.join()

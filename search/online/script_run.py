@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from placer.errors import BadInputError, PlacerError, warn
-from placer.phase_names import STARTING
 from placer.train.live_step import LiveStep
 from placer.train.steps.modes import UNTOUCHED, Mode, Wanted
 from search.online.controller import Controller
@@ -66,7 +65,7 @@ class ScriptRun:
 
     def leave_alone(self) -> None:
         """End the search of a step that must run untouched for good, and free what was held for placing it."""
-        self.controller.left_alone()
+        self.controller.end_for_good()
         self._let_go()
 
     def end(self) -> None:
@@ -113,7 +112,7 @@ class ScriptRun:
             raise
         else:
             self.live.mode = mode
-        raises = self.given is not None and self.controller.narrator.phase == STARTING  # whether its capture raises
+        raises = self.given is not None and not self.controller.is_captured  # then `capture` will raise the reason
         if self.live.left_alone and self._script is not None and not raises:
             self.leave_alone()
 
@@ -159,7 +158,7 @@ class ScriptRun:
     def _give_up(self, why: str) -> None:
         self._note_error(f"the search ended, training goes on as it is: {why}")
         self.live.mode = self.controller.mode
-        self.controller.given_up()
+        self.controller.stop_search()
         if self.live.mode is UNTOUCHED:
             self.live.leave_alone(why)
             self._let_go()

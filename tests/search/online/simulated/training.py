@@ -68,7 +68,7 @@ class Training:
         """As an AutoStep does where the script has found a reason."""
         if self.machine.left_alone is not None:
             self.is_alone, self.machine.mode = True, UNTOUCHED
-            self.controller.left_alone()
+            self.controller.end_for_good()
 
     def until(self, phase, most=3000):
         """Steps until it is in that phase."""
