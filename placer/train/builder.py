@@ -124,11 +124,11 @@ class Builder:
 
         Raises PlacerError if a device is missing or devices were joined again meanwhile, and what a scratch run raises.
         """
-        if (absent := self.absent(topology, wanted.devices)) is not None:
+        if (absent := self.absent(topology, wanted.op_devices)) is not None:
             raise PlacerError(absent)
         begin, generation, captured = self.clock(), self.session.generation, template.captured
         tf_names = self.session.present.tf_names
-        names = [tf_names[topology.names[d]] for d in wanted.devices]
+        names = [tf_names[topology.names[d]] for d in wanted.op_devices]
         device_of = {op.name: n for op, n in zip(captured.graph.ops, names, strict=True)}
         mine, at = captured.whole.variables, places_of(captured, device_of)
         spare: dict[tuple[int, Place], Held] = {}
@@ -146,7 +146,7 @@ class Builder:
         blank = self.session.replicas.missing(list(mine.values()), at, spare)
         if generation != self.session.generation:
             raise PlacerError("devices were joined anew while this was built.")
-        devices, order = tuple(wanted.devices), tuple(wanted.order)
+        devices, order = tuple(wanted.op_devices), tuple(wanted.order)
         switch_s = self.clock() - begin
         return Built(devices, order, wanted.name, step, generation, switch_s, blank, plan=wanted.plan)
 
@@ -179,11 +179,11 @@ class Builder:
         under the session's lock.
         """
         there = [topology.index[name] for name in self.session.present.topology.names]
-        wanted = Wanted(placed.devices, placed.order, placed.name, placed.plan)
-        if not set(placed.devices) <= set(there):
+        wanted = Wanted(placed.op_devices, placed.order, placed.name, placed.plan)
+        if not set(placed.op_devices) <= set(there):
             graph = self.template(variant).captured.graph
             wanted = Wanted((there[0],) * len(graph), (), placed.name)
-            if lack_in_order(graph, topology, wanted.devices) is not None:
+            if lack_in_order(graph, topology, wanted.op_devices) is not None:
                 return UNTOUCHED
         return self._settled(self.build(self.template(variant, wanted.plan), topology, wanted))
 
@@ -215,7 +215,9 @@ class Builder:
         return None
 
     def _carried_over(self, variant: Variant, main: Placed, topology: Topology, scratch_run: ScratchRun) -> Placed:
-        names = {op.name: topology.names[d] for op, d in zip(main.step.captured.graph.ops, main.devices, strict=True)}
+        names = {
+            op.name: topology.names[d] for op, d in zip(main.step.captured.graph.ops, main.op_devices, strict=True)
+        }
         plan, order = main.plan, main.order
         try:
             template = self.template(variant, plan)
@@ -248,7 +250,7 @@ class Builder:
         built.blank.clear()  # a reference to `built` must keep no replica alive
         built.step.draws = captured.drawn
         built.step.rebind(by_node(captured, dict(zip(variables, use.replicas, strict=True))))
-        common = built.devices, built.order, built.name, built.step, built.generation, built.switch_s
+        common = built.op_devices, built.order, built.name, built.step, built.generation, built.switch_s
         placed = Placed(*common, use, plan=built.plan)
         self._placed.add(placed)
         return placed

@@ -282,7 +282,7 @@ class LiveStep:
         sparing, at_once = not has_room_for_trials(graph, joined.topology), dict[str, float]()
         name_of = self.session.present.name_of
         if sparing:
-            running = self.mapping(mode.devices, mode.plan) if isinstance(mode, Placed) else None
+            running = self.mapping(mode.op_devices, mode.plan) if isinstance(mode, Placed) else None
             room = room_beside(self.session, joined, graph, wanted, running)
             if isinstance(room, Failed):
                 return room

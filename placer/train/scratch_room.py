@@ -29,7 +29,7 @@ def room_beside(
         return Failed("memory", f"{lack}, while it is tried beside what is there.")
     at_once = dict(zip(names, need, strict=True))
     joined.scratch_run.forget_variables()
-    peaks = dict(zip(names, peaks_in_order(graph, wanted.devices, len(names)), strict=True))
+    peaks = dict(zip(names, peaks_in_order(graph, wanted.op_devices, len(names)), strict=True))
     present = session.present
     lacking = attempted(lambda: short_of_room(present, peaks))
     return no_room(lacking, at_once[lacking]) if isinstance(lacking, str) else at_once
@@ -40,7 +40,7 @@ def _needed_bytes(
 ) -> list[float]:
     """Bytes on each device for a scratch run, the replicas held there, and the step that runs meanwhile."""
     topology = joined.topology
-    need = np.array(peaks_in_order(graph, wanted.devices, len(topology)))
+    need = np.array(peaks_in_order(graph, wanted.op_devices, len(topology)))
     there, tf_names = session.replicas.held_bytes(), session.present.tf_names
     need += [there.get(tf_names.get(name, ""), 0) for name in topology.names]
     if running is not None:

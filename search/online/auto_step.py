@@ -163,7 +163,7 @@ class AutoStep(Wrapped):
     def mapping(self) -> Mapping | None:
         """The mapping by which the ops of the main signature run; None while the step runs untouched."""
         mode = self._live.mode
-        return self._live.mapping(mode.devices, mode.plan) if isinstance(mode, Placed) else None
+        return self._live.mapping(mode.op_devices, mode.plan) if isinstance(mode, Placed) else None
 
     @property
     def splits(self) -> str | None:

@@ -192,7 +192,7 @@ class Controller:
         self.topology = self.live.join()
         self.narrator.now(phase_names.BUILDING)
         self._given = given = mapping()
-        placed = self.live.settle(self.live.build(given.devices, given.order, given.name, given.plan))
+        placed = self.live.settle(self.live.build(given.op_devices, given.order, given.name, given.plan))
         if isinstance(placed, Failed):
             raise PlacerError(f"the mapping cannot run: {placed.detail}")
         self.trials.start_anew(placed)
@@ -203,8 +203,8 @@ class Controller:
     def _give_again(self, given: Wanted, there: Sequence[str]) -> Steps[None]:
         """Build the mapping given again and move to it, if all its devices are there again."""
         assert self.topology is not None
-        if {self.topology.names[d] for d in given.devices} <= set(there):
-            work = self.live.background(lambda: self.live.build(given.devices, given.order, given.name, given.plan))
+        if {self.topology.names[d] for d in given.op_devices} <= set(there):
+            work = self.live.background(lambda: self.live.build(given.op_devices, given.order, given.name, given.plan))
             placed = self.live.settle((yield from self._meanwhile(work)))
             if not isinstance(placed, Failed):
                 self.trials.move(placed, (), "its devices are there")
@@ -374,7 +374,7 @@ class Controller:
             proposals = []
         elif whole and isinstance(before, Placed):
             predicted_s = self.trials.predicted_s(before)
-            proposals = [Proposal(before.devices, before.order, predicted_s, before.name, before.plan)]
+            proposals = [Proposal(before.op_devices, before.order, predicted_s, before.name, before.plan)]
         elif len(there) > 1:
             proposals = yield from self._meanwhile(self.planner.propose(self.settings.replan, self.settings.replan_s))
         else:
@@ -396,10 +396,10 @@ class Controller:
         if first and isinstance(trial.result, Measured):
             step_s = trial.result.step_s
             self.narrator.say("measured", f"{trial.name}: {ms(step_s, 1)} a step.", step_s=step_s, searcher=trial.name)
-        if not trial.devices:
+        if not trial.op_devices:
             return
         if self.planner is not None:
-            self.planner.tell(trial.plan, [(trial.devices, trial.result)])
+            self.planner.tell(trial.plan, [(trial.op_devices, trial.result)])
         if self._unfound:  # later results may be taken under a load, but the anchor's was taken before it
             self._kept.add(trial, self.tried)
 

@@ -30,8 +30,8 @@ class KeptResults:
         if self.store is None or self.live.graph is None or anchor is None:
             return
         first, first_s = anchor
-        beside = self.live.mapping(first.devices, first.plan) if first.devices else None
-        found = self.live.mapping(trial.devices, trial.plan), trial.result, first_s, trial.name
+        beside = self.live.mapping(first.op_devices, first.plan) if first.op_devices else None
+        found = self.live.mapping(trial.op_devices, trial.plan), trial.result, first_s, trial.name
         try:
             self.store.add(*found, anchor=self.store.anchor_key(beside))
         except PlacerError as error:  # for example, the disk is full

@@ -166,7 +166,7 @@ class Disturbed:
         """Build the current mapping once more, as a search builds mappings to try them."""
         placed = self.training.placed
         built = self.training.live.background(
-            lambda: self.training.live.build(placed.devices, placed.order, "again")
+            lambda: self.training.live.build(placed.op_devices, placed.order, "again")
         ).result()
         self.training.live.settle(built)
 

@@ -162,7 +162,7 @@ def _all_held(training: Training, before: Held, ran: Sequence[Placed]) -> dict[K
 
 
 def _key(step: MappedStep) -> Key:
-    return step.devices, step.order
+    return step.op_devices, step.order
 
 
 def against(took: Sequence[float], ended_s: float, before_s: float, anew_s: float, search_s: float) -> Facts:

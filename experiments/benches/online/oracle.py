@@ -26,7 +26,7 @@ class References:
         """Time some steps of the single devices, of the incumbents at earlier looks, and of the incumbent."""
         if not self.held:
             self.held = training.hold_singles()
-        if training.placed.devices not in [held.built.devices for held in self.held]:
+        if training.placed.op_devices not in [held.built.op_devices for held in self.held]:
             self.held.append(training.hold_placed())
         took = raced(self.held, rounds=1, each=EACH)
         self.at.append(call)
@@ -111,4 +111,4 @@ def worth(call_s: Sequence[float], at: Sequence[int], reference_s: Sequence[floa
 
 def label(held: Held) -> str:
     """A name that differs between mappings of the same searcher."""
-    return f"{held.name} {hash(held.built.devices) & 0xFFFF:04x}"
+    return f"{held.name} {hash(held.built.op_devices) & 0xFFFF:04x}"

@@ -194,14 +194,14 @@ class Training:
 
     def hold_again(self, placed: MappedStep) -> Held:
         """Build beside the training a mapping that trains, or trained. Raises PlacerError if that fails."""
-        held = self.hold(placed.devices, placed.order, placed.name)
+        held = self.hold(placed.op_devices, placed.order, placed.name)
         if held is None:
             raise PlacerError("a mapping that trains cannot be built beside the training.")
         return held
 
     def hold_singles(self) -> list[Held]:
         """Build beside the training all ops on one device, for each device that can run them."""
-        ops, topology = len(self.placed.devices), self.live.joined.topology
+        ops, topology = len(self.placed.op_devices), self.live.joined.topology
         found = [self.hold((d,) * ops, (), name) for d, name in enumerate(topology.names)]
         return [held for held in found if held is not None]
 
@@ -228,10 +228,10 @@ class Training:
         found: dict[Held, Measured] = {}
         proposals = planner.singles().result(PLAN_LIMIT_S)
         while proposals and len(found) < self.budget:
-            made = [held for p in proposals if (held := self.hold(p.devices, p.order, p.searcher)) is not None]
+            made = [held for p in proposals if (held := self.hold(p.op_devices, p.order, p.searcher)) is not None]
             took = raced(made, rounds=2, each=4)
             found |= {held: summary(took[held]) for held in made}
-            planner.tell([(held.built.devices, found[held]) for held in made]).result(PLAN_LIMIT_S)
+            planner.tell([(held.built.op_devices, found[held]) for held in made]).result(PLAN_LIMIT_S)
             proposals = planner.propose(4).result(PLAN_LIMIT_S)
         return sorted(found, key=lambda held: found[held].step_s)
 

@@ -27,7 +27,7 @@ UNTOUCHED = Untouched()
 class Wanted:
     """A mapping to be built."""
 
-    devices: Sequence[int]  # topology index of each op of the graph that `plan` gives; lost devices are counted, too
+    op_devices: Sequence[int]  # topology index of each op of the graph that `plan` gives; lost devices are counted, too
     order: Sequence[str]  # op names; those that share a device run one after another in this order
     name: str  # what proposed the mapping
     plan: int = WHOLE  # number of the plan of splits that divides ops
@@ -37,7 +37,7 @@ class Wanted:
 class MappedStep:
     """A step under one mapping."""
 
-    devices: tuple[int, ...]  # as in `Wanted`
+    op_devices: tuple[int, ...]  # as in `Wanted`
     order: tuple[str, ...]  # as in `Wanted`
     name: str  # what proposed the mapping
     step: PlacedStep

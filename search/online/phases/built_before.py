@@ -22,7 +22,7 @@ class BuiltBefore:
     def ask(self) -> None:
         """Ask for the current step time of each mapping that is built. Tell the planner the load before."""
         self._predicted = {}
-        self._asked = [(built, self.planner.predict(built.plan, built.devices)) for built in self.trials.current]
+        self._asked = [(built, self.planner.predict(built.plan, built.op_devices)) for built in self.trials.current]
 
     def best(self) -> Steps[tuple[Placed | None, float]]:
         """Return the best mapping that was not measured since, and its predicted seconds of a step; None and infinity

@@ -69,7 +69,7 @@ class Look:
             self._built_before.ask()
             return []
         if isinstance(mode, Placed) and now_s < math.inf:
-            self.planner.tell(mode.plan, [(mode.devices, Measured(now_s))])
+            self.planner.tell(mode.plan, [(mode.op_devices, Measured(now_s))])
         first = self.planner.propose(1, HASTE * settings.replan_s)
         self._built_before.ask()
         return [first, self.planner.propose(settings.replan, settings.replan_s)]

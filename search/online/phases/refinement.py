@@ -61,8 +61,8 @@ class Refinement:
     def ask(self, load: Slowdown, mode: Placed) -> None:
         """Ask for mappings under `load`, and tell the planner the step time of the incumbent `mode` under it."""
         self.planner.slowed(load.devices, load.links)
-        self.planner.tell(mode.plan, [(mode.devices, Measured(self.trials.known_s(mode)))])
-        predicted_s = self.planner.predict(mode.plan, mode.devices)
+        self.planner.tell(mode.plan, [(mode.op_devices, Measured(self.trials.known_s(mode)))])
+        predicted_s = self.planner.predict(mode.plan, mode.op_devices)
         self._asked = Asked(mode, predicted_s, self.planner.propose(self.settings.replan, self.settings.replan_s))
 
     def look(self) -> Steps[None]:

@@ -66,7 +66,7 @@ class Rest:
         without adaptation, if they are slower at all.
         """
         trials, settings = self.trials, self.settings
-        measured = [(t.result.step_s, t) for t in known if t.devices and isinstance(t.result, Measured)]
+        measured = [(t.result.step_s, t) for t in known if t.op_devices and isinstance(t.result, Measured)]
         here_s = trials.step_s.get(UNTOUCHED)
         stays = isinstance(trials.mode, Placed) or not trials.untouched_competes
         if not measured or here_s is None or stays or settings.dry_run or trials.live.session.missing:
@@ -78,7 +78,7 @@ class Rest:
     def consider_latest(self) -> None:
         """As `consider`, with what was measured since the load last changed."""
         known = [
-            LiveTrial(mode.name, mode.devices, Measured(step_s), None, mode.plan, order=mode.order)
+            LiveTrial(mode.name, mode.op_devices, Measured(step_s), None, mode.plan, order=mode.order)
             for mode, step_s in self.trials.step_s.items()
             if isinstance(mode, Placed)
         ]
@@ -189,4 +189,4 @@ class Rest:
     @staticmethod
     def _proposal(trial: LiveTrial) -> Proposal:
         predicted_s = trial.predicted_s if trial.predicted_s is not None else float("inf")
-        return Proposal(trial.devices, trial.order, predicted_s, trial.name, trial.plan)
+        return Proposal(trial.op_devices, trial.order, predicted_s, trial.name, trial.plan)

@@ -39,7 +39,7 @@ class PlanSettings:
 class Proposal:
     """A mapping to measure."""
 
-    devices: OpDevices
+    op_devices: OpDevices
     order: tuple[str, ...]  # names of ops as the placed step runs them; empty: as the executor does
     predicted_s: float  # seconds of a step, by the calibration at that moment
     searcher: str  # that proposed it

@@ -63,7 +63,7 @@ class Replanner:
         view = self._view()
         singles = (*view.problem.of_variables.singles(), *nearly_singles(view.problem))
         found = [self._proposal(view, placement, "single") for placement in singles]
-        fitting = [p for p in found if view.prediction.lack_of(self._within(view, p.devices)) is None]
+        fitting = [p for p in found if view.prediction.lack_of(self._within(view, p.op_devices)) is None]
         return [self._ordered(view, p) for p in _best_first(fitting)]
 
     def tell(self, measured: Sequence[tuple[OpDevices, Result]]) -> None:
@@ -87,7 +87,7 @@ class Replanner:
         if count < 1:
             return []
         if len(self.names) == 1:  # nothing to search
-            return [single for single in self.singles() if single.devices not in self._told[self.load]][:count]
+            return [single for single in self.singles() if single.op_devices not in self._told[self.load]][:count]
         end_s = math.inf if seconds is None else self.clock() + seconds
         self._refused = Refusals()
         view = self._view()
@@ -245,9 +245,9 @@ class Replanner:
         out if it is predicted to be better than all of `searched`.
         """
         best_s = min((p.predicted_s for p in searched), default=math.inf)
-        known = self._told[view.load].keys() | {p.devices for p in searched}
+        known = self._told[view.load].keys() | {p.op_devices for p in searched}
         rules = [p for name in RULES for p in self._asked(view, name, 1)[0]] + self.singles()
-        new = {p.devices: p for p in rules if p.devices not in known and p.predicted_s <= NEARLY * best_s}
+        new = {p.op_devices: p for p in rules if p.op_devices not in known and p.predicted_s <= NEARLY * best_s}
         chosen = _best_first([*new.values()])
         room = max(count // 2, count - len(searched), int(bool(chosen) and chosen[0].predicted_s < best_s))
         chosen = chosen[:room]
@@ -270,7 +270,7 @@ class Replanner:
         return Proposal(view.whole(devices), (), view.prediction.step_s_of(devices), searcher, self.settings.plan)
 
     def _ordered(self, view: _View, proposal: Proposal) -> Proposal:
-        return replace(proposal, order=tuple(view.prediction.order_of(self._within(view, proposal.devices))))
+        return replace(proposal, order=tuple(view.prediction.order_of(self._within(view, proposal.op_devices))))
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def _baselines(step: AutoStep) -> Iterator[Baseline]:
     if step.best_single_s is not None:
         yield Baseline("best single device", step.best_single_s, note="measured in turn with others")
     if untouched_s is not None and is_placed:
-        beside = any(not trial.devices for trial in step.tried)
+        beside = any(not trial.op_devices for trial in step.tried)
         note = "measured in turn with others" if beside else "for reference: by itself, before the step was placed"
         yield Baseline("untouched, in this process", untouched_s, is_reference=not beside, note=note)
 
@@ -86,7 +86,7 @@ def _rows(step: AutoStep) -> tuple[MeasuredRow, ...]:
 
 
 def _row(order: int, trial: LiveTrial, devices: int) -> MeasuredRow:
-    counts = tuple(trial.devices.count(d) for d in range(devices))
+    counts = tuple(trial.op_devices.count(d) for d in range(devices))
     result = trial.result
     if not isinstance(result, Measured):
         failed = f"{result.reason}: {result.detail}"
@@ -105,9 +105,9 @@ def _events(step: AutoStep) -> tuple[Event, ...]:
 def _single(step: AutoStep, mapped: Mapped) -> Mapping | None:
     """Return the mapping of the whole step on the fastest single device; None if no single device was measured."""
     alone = [
-        (t.result.step_s, t.devices)
+        (t.result.step_s, t.op_devices)
         for t in step.tried
-        if len(set(t.devices)) == 1 and isinstance(t.result, Measured) and t.plan == WHOLE
+        if len(set(t.op_devices)) == 1 and isinstance(t.result, Measured) and t.plan == WHOLE
     ]
     fastest = min(alone, key=lambda found: found[0], default=None)
     return None if fastest is None else mapped(fastest[1], WHOLE)

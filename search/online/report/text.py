@@ -55,7 +55,7 @@ def facts(step: AutoStep) -> Iterator[str]:
     if step.mapping is None and untouched is not None:
         yield f"{ms(untouched, 1)} a step"
     elif untouched is not None:
-        in_turn = any(not trial.devices for trial in step.tried)
+        in_turn = any(not trial.op_devices for trial in step.tried)
         when = "measured in turn with others" if in_turn else "before it was placed"
         yield f"for reference: {ms(untouched, 1)} a step untouched, in this process, {when}"
 
@@ -93,8 +93,10 @@ def _ranked(step: AutoStep) -> list[LiveTrial]:
 
 def _name(step: AutoStep, t: LiveTrial) -> str:
     """Return who proposed the mapping of a trial, its device if there is only one, and whether it runs now."""
-    alone = f" on {step.device_names[t.devices[0]]}" if len(set(t.devices)) == 1 else ""
-    runs = step.mapping is not None and step.mapping.devices == t.devices and (step.splits is None) == (t.plan == WHOLE)
+    alone = f" on {step.device_names[t.op_devices[0]]}" if len(set(t.op_devices)) == 1 else ""
+    runs = (
+        step.mapping is not None and step.mapping.devices == t.op_devices and (step.splits is None) == (t.plan == WHOLE)
+    )
     now = " (runs now)" if runs else ""
     divided = ", divided" if t.plan != WHOLE else ""
     return t.name + divided + alone + now

@@ -217,7 +217,7 @@ class Trials:
     @property
     def singles(self) -> list[Placed]:
         """The built steps that run on one device each, with whole ops."""
-        return [placed for placed in self.built if placed.plan == WHOLE and len(set(placed.devices)) == 1]
+        return [placed for placed in self.built if placed.plan == WHOLE and len(set(placed.op_devices)) == 1]
 
     @property
     def best_single(self) -> Placed | None:
@@ -252,7 +252,7 @@ class Trials:
 
     def predicted_s(self, mode: Placed) -> float:
         """Return the seconds of a step as predicted when the mapping was proposed; infinite if it was not proposed."""
-        found_s = self.tried.predicted_s(mode.plan, mode.devices)
+        found_s = self.tried.predicted_s(mode.plan, mode.op_devices)
         return math.inf if found_s is None else found_s
 
     def forget(self, count: int) -> None:
@@ -269,7 +269,7 @@ class Trials:
                 built.step.close()
                 self.step_s.pop(built, None)
         self.built = [built for built in self.built if built in keep]
-        self.tried.forget_old({(mode.plan, mode.devices) for mode in keep if isinstance(mode, Placed)})
+        self.tried.forget_old({(mode.plan, mode.op_devices) for mode in keep if isinstance(mode, Placed)})
         self.live.release(self.built)
 
     def drop(self, failed: Placed) -> None:
@@ -317,7 +317,7 @@ class Trials:
         self.step_s = {there: known_s[one] for one, there in ((UNTOUCHED, UNTOUCHED), (former, mode)) if one in known_s}
         self.favourite = mode if favourite is former else favourite if favourite is UNTOUCHED else None
         for built in others:
-            again = Proposal(built.devices, built.order, self.predicted_s(built), built.name, built.plan)
+            again = Proposal(built.op_devices, built.order, self.predicted_s(built), built.name, built.plan)
             placed = yield from self._made(again)
             if placed is not None and built in known_s:
                 self.step_s[placed] = known_s[built]
@@ -326,14 +326,14 @@ class Trials:
 
     def name_of(self, single: Placed) -> str:
         """Return the name of the device on which everything runs."""
-        return self.live.mapping(single.devices, single.plan).topology.names[single.devices[0]]
+        return self.live.mapping(single.op_devices, single.plan).topology.names[single.op_devices[0]]
 
     def describe(self, mode: Mode) -> str:
         """Return in words who proposed the mapping of `mode`, and where its ops run."""
         if not isinstance(mode, Placed) or self.live.graph is None:
             return "the untouched step" if not isinstance(mode, Placed) else f"a mapping of {mode.name}"
-        names = self.live.mapping(mode.devices, mode.plan).topology.names
-        count = {name: mode.devices.count(d) for d, name in enumerate(names)}
+        names = self.live.mapping(mode.op_devices, mode.plan).topology.names
+        count = {name: mode.op_devices.count(d) for d, name in enumerate(names)}
         where = ", ".join(f"{count[name]} ops on {name}" for name in names if count[name])
         divided = ", with divided ops" if mode.plan != WHOLE else ""
         return f"a mapping of {mode.name}{divided} ({where})"
@@ -343,20 +343,20 @@ class Trials:
     def _is_known(self, p: Proposal) -> bool:
         """Whether the proposal was measured under the current load."""
         current = (w for w in self.step_s if isinstance(w, Placed) and self.live.is_current(w))
-        return any((w.plan, w.devices) == (p.plan, p.devices) for w in current)
+        return any((w.plan, w.op_devices) == (p.plan, p.op_devices) for w in current)
 
     def _made(self, p: Proposal) -> Steps[Placed | None]:
         """Return the proposed mapping, ready to run; None if it cannot run, which the journal then says."""
         self.tried.note(p)
-        wanted = p.plan, p.devices, p.order
-        known = next((b for b in self.current if (b.plan, b.devices, b.order) == wanted), None)
+        wanted = p.plan, p.op_devices, p.order
+        known = next((b for b in self.current if (b.plan, b.op_devices, b.order) == wanted), None)
         if known is not None:
             return known
-        work = self.live.background(lambda: self.live.build(p.devices, p.order, p.searcher, p.plan))
+        work = self.live.background(lambda: self.live.build(p.op_devices, p.order, p.searcher, p.plan))
         placed = self.live.settle((yield from self.meanwhile(work)))
         if isinstance(placed, Failed):
             if placed.reason != "device":  # the loss of a device is not the mapping's fault
-                self.tried.tell(p.searcher, p.plan, p.devices, p.order, placed)
+                self.tried.tell(p.searcher, p.plan, p.op_devices, p.order, placed)
             self.say("error", f"a mapping of {p.searcher} cannot run and is left out: {placed.detail}")
             return None
         self.built.append(placed)
@@ -373,7 +373,7 @@ class Trials:
             switch_s = mode.switch_s if isinstance(mode, Placed) else 0.0
             scaled = replace(found.scaled(scale), switch_s=switch_s)
             self.step_s[mode] = scaled.step_s
-            built = (mode.plan, mode.devices, mode.order) if isinstance(mode, Placed) else (WHOLE, (), ())
+            built = (mode.plan, mode.op_devices, mode.order) if isinstance(mode, Placed) else (WHOLE, (), ())
             self.tried.tell(mode.name, *built, scaled)
 
     def _count_lost(self, steps_s: Sequence[float], beside_s: float) -> None:

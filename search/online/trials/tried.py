@@ -18,7 +18,7 @@ class LiveTrial:
     """A mode that was measured within the training, or that could not run."""
 
     name: str
-    devices: tuple[int, ...]  # device of each op; empty for the untouched step
+    op_devices: tuple[int, ...]  # device of each op; empty for the untouched step
     result: Result
     predicted_s: float | None
     plan: int = WHOLE  # number of the plan of splits by which ops are divided
@@ -40,11 +40,11 @@ class Tried:
     @property
     def mappings(self) -> int:
         """The number of mappings that were tried, without the untouched step."""
-        return sum(1 for trial in self.trials if trial.devices)
+        return sum(1 for trial in self.trials if trial.op_devices)
 
     def note(self, proposal: Proposal) -> None:
         """Keep the prediction for a mapping that is about to be built."""
-        self._predicted_s[proposal.plan, proposal.devices] = proposal.predicted_s
+        self._predicted_s[proposal.plan, proposal.op_devices] = proposal.predicted_s
 
     def predicted_s(self, plan: int, devices: tuple[int, ...]) -> float | None:
         """Return the seconds of a step as predicted when the mapping was proposed; None if it was not proposed."""
@@ -54,7 +54,7 @@ class Tried:
         """Keep a result, in place of an earlier one of the same mode, and report it."""
         at_s = self._clock() - self._began_s
         trial = LiveTrial(name, devices, result, self.predicted_s(plan, devices), plan, at_s, order)
-        same = (i for i, t in enumerate(self.trials) if (t.plan, t.devices, t.name) == (plan, devices, name))
+        same = (i for i, t in enumerate(self.trials) if (t.plan, t.op_devices, t.name) == (plan, devices, name))
         known = next(same, None)
         if known is None:
             self.trials.append(trial)
@@ -66,11 +66,11 @@ class Tried:
         """Forget the oldest mappings beyond `most`, so that a training that adapts for days does not fill memory. keep:
         plan and devices of the mappings that stay in any case.
         """
-        mappings = [trial for trial in self.trials if trial.devices]
+        mappings = [trial for trial in self.trials if trial.op_devices]
         for trial in mappings[: max(0, len(mappings) - most)]:
-            if (trial.plan, trial.devices) not in keep:
+            if (trial.plan, trial.op_devices) not in keep:
                 self.trials.remove(trial)
-        known = {(trial.plan, trial.devices) for trial in self.trials}.union(keep)
+        known = {(trial.plan, trial.op_devices) for trial in self.trials}.union(keep)
         self._predicted_s = {key: found for key, found in self._predicted_s.items() if key in known}
 
     def clear(self) -> None:

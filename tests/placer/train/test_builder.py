@@ -43,7 +43,7 @@ def test_a_mapping_onto_a_device_that_is_missing_fails_in_one_line(two_cpus, liv
     wanted = Wanted([1] * len(joined.captured.graph), (), "second")
     template = hand.live._builder.template(joined.main)
     monkeypatch.delitem(hand.live.session.present.tf_names, "cpu:1")
-    failed = hand.live.build(wanted.devices, wanted.order, wanted.name)
+    failed = hand.live.build(wanted.op_devices, wanted.order, wanted.name)
     assert isinstance(failed, Failed) and failed.reason == "device" and failed.detail == "cpu:1 is missing."
     with pytest.raises(PlacerError, match="cpu:1 is missing"):
         hand.live._builder.build(template, joined.topology, wanted)

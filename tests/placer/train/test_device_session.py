@@ -133,7 +133,7 @@ def back():
         time.sleep(0.05)
     hand.placed.clear()
     hand.move()
-    assert set(hand.live.mode.devices) == {0, 1}
+    assert set(hand.live.mode.op_devices) == {0, 1}
 
 def interrupted(i, part, name):
     # A step during which a worker is lost; while the training is recovered, Ctrl-C is pressed before part.name.
@@ -157,11 +157,11 @@ def disturb(i):
         assert session.keeps_much and session.join_anew() is None
         assert leftovers._ops == 0
         assert session.generation == generation + 1 and hand.live.mode is not built and not session.recovery.losses
-        assert hand.live.mode.devices == built.devices
+        assert hand.live.mode.op_devices == built.op_devices
         assignable(), hand.placed.clear()
     if i == 11:  # one of them is not there any more
         hit(1), session.join_anew()
-        assert session.missing == ("worker:1",) and set(hand.live.mode.devices) == {0}
+        assert session.missing == ("worker:1",) and set(hand.live.mode.op_devices) == {0}
         chance = hand.random.getstate()
         back()
         hand.random.setstate(chance)  # what happens below needs the mappings that it has

@@ -141,7 +141,7 @@ def test_a_whole_search_trains_as_the_step_alone(make_step: Callable[[], Made], 
     step, inputs = make_step()
     with autoplace(step, budget=3, store=tmp_path / "found.db", log_dir=tmp_path) as placed:
         found = [*searched(placed, inputs), *losses(placed, inputs, 5)]
-        measured, said = [tried for tried in placed.tried if tried.devices], placed.report()
+        measured, said = [tried for tried in placed.tried if tried.op_devices], placed.report()
         kept = placed.journal.entries
         page = placed.report_html(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text() == page
@@ -176,7 +176,7 @@ def test_a_program_that_goes_over_to_larger_batches_has_these_searched(
             give_way(len(found) - count)
         found += [*searched(placed, larger), *losses(placed, larger, 5), *losses(placed, inputs, 5)]
         assert sum(entry.kind == "end" for entry in placed.journal.entries) == 2
-        assert [tried for tried in placed.tried if tried.devices]
+        assert [tried for tried in placed.tried if tried.op_devices]
     alone = tf.function(make_step()[0])
     given = [inputs] * count + [larger] * (len(found) - count - 5) + [inputs] * 5
     np.testing.assert_allclose(found, [float(alone(*batch)) for batch in given], rtol=1e-3, atol=1e-4)
@@ -212,7 +212,7 @@ def test_a_step_that_looks_up_in_a_table_is_placed() -> None:
             found.append(float(placed(*batch(len(found)))))
             give_way(len(found))
         assert not any(entry.kind == "error" for entry in placed.journal.entries), placed.report()
-        assert [tried for tried in placed.tried if tried.devices]
+        assert [tried for tried in placed.tried if tried.op_devices]
     alone, wanted = made()
     np.testing.assert_allclose(found, [float(alone(*batch(i))) for i in range(len(found))], rtol=1e-3, atol=1e-5)
     for variable, value in zip(variables, wanted, strict=True):
@@ -262,7 +262,7 @@ def test_a_step_that_keeps_a_string_is_placed() -> None:
         while placed.phase != "steady":
             found.append(float(placed(*batch(len(found)))))
             give_way(len(found))
-        assert [tried for tried in placed.tried if tried.devices]
+        assert [tried for tried in placed.tried if tried.op_devices]
     alone, weight_alone, last_alone = made()
     np.testing.assert_allclose(found, [float(alone(*batch(i))) for i in range(len(found))], rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(weight, weight_alone, rtol=1e-3, atol=1e-5)
@@ -471,7 +471,7 @@ def test_a_search_with_divided_ops_trains_as_the_step_alone(
     step, inputs = make_step()
     with autoplace(step, budget=4, split="auto") as placed:
         found = [*searched(placed, inputs), *losses(placed, inputs, 5)]
-        tried = [trial for trial in placed.tried if trial.devices]
+        tried = [trial for trial in placed.tried if trial.op_devices]
         said = [entry.sentence for entry in placed.journal.entries if entry.kind == "plan"]
     assert {trial.plan for trial in tried} == {0, 1}
     assert all(isinstance(trial.result, Measured) for trial in tried), tried
@@ -629,7 +629,7 @@ def test_a_searcher_that_was_chosen_trains_as_the_step_alone(make_step: Callable
     step, inputs = make_step()
     with autoplace(step, budget=6, searcher="bayes-et") as placed:
         found = [*searched(placed, inputs), *losses(placed, inputs, 5)]
-        by = [trial.name for trial in placed.tried if trial.devices]
+        by = [trial.name for trial in placed.tried if trial.op_devices]
     assert set(by) == {"single", "bayes-et"} and len(by) == 6
     alone, _ = make_step()
     np.testing.assert_allclose(found, losses(tf.function(alone), inputs, len(found)), rtol=1e-3, atol=1e-4)

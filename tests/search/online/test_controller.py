@@ -29,7 +29,7 @@ def test_when_the_planner_dies_training_goes_on_with_the_best_so_far():
         machine.planner.dies_at_s = dies_at_s
         training = Training(machine).steps(400)
         assert training.controller.narrator.phase == "steady"
-        tried = [machine.mapping_s(t.devices) for t in training.controller.tried if t.devices]
+        tried = [machine.mapping_s(t.op_devices) for t in training.controller.tried if t.op_devices]
         assert training.true_s <= 1.02 * min([*tried, 0.19])
         assert "the planner's process ended" in training.said("error")[0]
         assert machine.planner.closed == (training.controller.planner is None)

@@ -27,7 +27,7 @@ def taken(mapping: Mapping, graph: OpGraph, topology: Topology = TWO, **how: Any
 def test_one_of_the_same_graph_is_taken_as_it_is():
     graph, again = chain("a", "b", "c"), chain("a", "b", "c")
     wanted = taken(Mapping(again, TWO, (0, 1, 1)), graph)
-    assert (wanted.devices, wanted.order, wanted.name) == ((0, 1, 1), (), GIVEN)
+    assert (wanted.op_devices, wanted.order, wanted.name) == ((0, 1, 1), (), GIVEN)
 
 
 def test_one_of_another_graph_is_refused_with_both_fingerprints_though_its_names_are_the_same():
@@ -41,7 +41,7 @@ def test_one_of_another_graph_is_refused_with_both_fingerprints_though_its_names
 
 def test_one_of_another_graph_is_matched_by_name_on_request():
     mapping = Mapping(chain("a", "gone"), TWO, (1, 0))
-    assert taken(mapping, chain("a", "b", "c"), match_by_name=True).devices == (1, 1, 1)  # new ops follow neighbours
+    assert taken(mapping, chain("a", "b", "c"), match_by_name=True).op_devices == (1, 1, 1)  # new ops follow neighbours
     with pytest.raises(BadInputError, match=r"the mapping given: .* has no op of graph 'chain'"):
         taken(mapping, chain("x", "y"), match_by_name=True)
 
@@ -49,6 +49,6 @@ def test_one_of_another_graph_is_matched_by_name_on_request():
 def test_one_that_exceeds_the_limits_is_refused():
     limited = Topology((Device("d0", "d", memory_bytes=1000), Device("d1", "d", memory_bytes=25)), TWO.links)
     graph = chain("a", "b", "c")
-    assert taken(Mapping(graph, TWO, (0, 0, 0)), graph, limited, limited=True).devices == (0, 0, 0)
+    assert taken(Mapping(graph, TWO, (0, 0, 0)), graph, limited, limited=True).op_devices == (0, 0, 0)
     with pytest.raises(BadInputError, match="d1"):
         taken(Mapping(graph, TWO, (1, 1, 1)), graph, limited, limited=True)

@@ -398,7 +398,7 @@ def test_a_program_that_evaluates_first_is_placed_once_it_trains() -> None:
                 step(tf.ones([3]), False)
         while step.phase not in ("steady", "left alone"):
             step(tf.ones([3]), True)
-        assert step.phase == "steady" and any(trial.devices for trial in step.tried), step.report()
+        assert step.phase == "steady" and any(trial.op_devices for trial in step.tried), step.report()
 
 
 @pytest.mark.parametrize("is_function", [True, False])

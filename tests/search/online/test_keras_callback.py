@@ -974,7 +974,7 @@ def test_a_fit_whose_searcher_was_chosen_is_an_untouched_fit(monkeypatch: pytest
         nonlocal steps
         steps += 1
         if placing.step is not None and placing.step.phase == "steady":
-            proposed.update(Counter(trial.name for trial in placing.step.tried if trial.devices))
+            proposed.update(Counter(trial.name for trial in placing.step.tried if trial.op_devices))
             model.stop_training = True
         give_way(steps)
 

@@ -105,7 +105,7 @@ def test_a_search_over_micro_batches_of_a_file_is_the_training(tmp_path: Any) ->
             assert placed.phase != "left alone", placed.report()
             give_way(len(losses))
         losses += [float(placed(*program.batch(len(losses) + i))) for i in range(AFTER)]
-        tried = [trial for trial in placed.tried if trial.devices and trial.plan]
+        tried = [trial for trial in placed.tried if trial.op_devices and trial.plan]
         said = [entry.sentence for entry in placed.journal.entries if entry.kind == "plan"]
     assert tried and all(isinstance(trial.result, Measured) for trial in tried), tried
     assert any("into 4 micro-batches" in line for line in said)

@@ -85,7 +85,7 @@ def test_when_slow_links_are_fast_again_steps_are_soon_as_good_as_before(how, se
         training, begin = settled(seed, CALM, 1)
         training.machine.links.append((begin, begin + 150, 12.0))
         how(training, 150)
-        avoided += len(set(training.controller.mode.devices)) == 1
+        avoided += len(set(training.controller.mode.op_devices)) == 1
         how(training, 150)
         left.append(steps_until_good(training, begin + 150, CALM))
     assert avoided >= 0.75 * seeds  # a mapping across them is hardly slower than one device, so that noise may decide
@@ -225,7 +225,7 @@ def test_under_a_load_steps_compare_with_the_fastest_single_device_of_now():
     training, _ = settled(0, (2.0, 1.0), 1000)
     training.steps(200)
     controller, machine = training.controller, training.machine
-    assert set(controller.trials.best_single.devices) == {1}
+    assert set(controller.trials.best_single.op_devices) == {1}
     speedup = controller.best_single_s / controller.step_s[controller.mode]
     truly = machine.true_s(controller.trials.best_single) / machine.true_s(controller.mode)
     assert speedup == pytest.approx(truly, rel=0.1)
@@ -299,4 +299,4 @@ def test_under_a_load_the_searcher_that_was_chosen_is_asked_again():
     training.machine.loads.append((step + 50, step + 10**6, (2.5, 1.0)))
     training.steps(700)
     assert training.true_s <= 1.15 * training.machine.best_s((2.5, 1.0))
-    assert {trial.name for trial in training.controller.tried if trial.devices} <= {"single", "local"}
+    assert {trial.name for trial in training.controller.tried if trial.op_devices} <= {"single", "local"}

@@ -21,9 +21,9 @@ def test_it_ends_on_about_the_fastest_mapping_within_the_budget(noise):
     ratios = []
     for seed in SEEDS:
         training = Training(Machine(seed, **noise)).until("steady")
-        tried = [t for t in training.controller.tried if t.devices]
+        tried = [t for t in training.controller.tried if t.op_devices]
         assert len(tried) <= 16
-        assert training.true_s < 1.1 * min(training.machine.mapping_s(t.devices) for t in tried)
+        assert training.true_s < 1.1 * min(training.machine.mapping_s(t.op_devices) for t in tried)
         ratios.append(training.true_s / training.machine.best_s())
     assert np.median(ratios) < 1.03
     assert max(ratios) < 1.15
@@ -69,8 +69,8 @@ def test_with_the_plan_of_the_product_it_ends_as_well():
 @pytest.mark.parametrize("name", sorted(SEARCHERS))
 def test_any_searcher_proposes_live_and_all_that_it_asks_is_measured_until_the_budget_is_spent(name):
     training = Training(Machine(planner=RealPlanner), searcher=name, budget=9).until("steady")
-    tried = [trial for trial in training.controller.tried if trial.devices]
-    assert training.true_s < 1.05 * min(training.machine.mapping_s(trial.devices) for trial in tried)
+    tried = [trial for trial in training.controller.tried if trial.op_devices]
+    assert training.true_s < 1.05 * min(training.machine.mapping_s(trial.op_devices) for trial in tried)
     if name == DEFAULT_SEARCHER:
         return
     assert {trial.name for trial in tried} <= {"single", name}
@@ -95,10 +95,10 @@ def test_what_is_far_slower_is_dropped_after_two_steps():
     slow = min((d for d in pool() if len(set(d)) > 1), key=makespan)
     machine.factor_of[slow] = 5.0
     training = Training(machine).until("steady")
-    runs = [mode for mode, _, _ in machine.ran if isinstance(mode, Placed) and mode.devices == slow]
+    runs = [mode for mode, _, _ in machine.ran if isinstance(mode, Placed) and mode.op_devices == slow]
     assert len(runs) == 3  # the first step does not count
-    stopped = {trial.devices for trial in training.controller.tried if trial.result.stopped_early}
-    assert slow in stopped and training.mode.devices not in stopped
+    stopped = {trial.op_devices for trial in training.controller.tried if trial.result.stopped_early}
+    assert slow in stopped and training.mode.op_devices not in stopped
     assert training.true_s < 1.1 * machine.best_s()
 
 
@@ -109,7 +109,7 @@ def test_a_mapping_that_cannot_run_is_told_and_left_out():
     training = Training(machine).until("steady")
     assert isinstance(machine.planner.told[CALM][best], Failed)
     assert "cannot run and is left out: not enough memory on worker:0" in training.said("error")[0]
-    assert training.mode.devices != best
+    assert training.mode.op_devices != best
     assert training.true_s < 1.1 * machine.best_s()
 
 
@@ -140,7 +140,7 @@ def test_what_it_measured_is_kept_in_the_store_and_nothing_of_what_is_measured_u
     training = Training(Machine())
     training.controller._kept = keeping
     training.until("steady")
-    assert {trial.devices for trial in kept} == {t.devices for t in training.controller.tried if t.devices}
+    assert {trial.op_devices for trial in kept} == {t.op_devices for t in training.controller.tried if t.op_devices}
     training, _ = settled(0, (2.0, 1.0), 400)
     training.controller._kept, before = keeping, list(training.controller.tried)
     kept.clear()

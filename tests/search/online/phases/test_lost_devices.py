@@ -29,13 +29,13 @@ def test_whether_a_device_was_lost_is_checked_once_a_second_where_steps_are_shor
 @pytest.mark.parametrize("left", [("worker:1",), ()])
 def test_when_devices_are_back_the_mapping_of_before_runs_again(left):
     training = Training(Machine()).until("steady").steps(60)
-    before = training.mode.devices
+    before = training.mode.op_devices
     rejoined(training, left)
     training.steps(100)
     assert training.controller.narrator.phase == "steady"
     rejoined(training, TOPOLOGY.names)
     training.steps(60)
-    assert training.mode.devices == before
+    assert training.mode.op_devices == before
     assert "worker:0, worker:1 are there" in training.said("back")[-1]
 
 
@@ -44,17 +44,17 @@ def test_after_a_loss_the_untouched_step_runs_where_it_is_the_faster_one_and_is_
     for seed in range(4):
         machine = Machine(seed, competes=True, untouched_s=0.14, probe_noise=0.02)
         training = Training(machine).until("steady").steps(60)
-        before = training.mode.devices
+        before = training.mode.op_devices
         rejoined(training, ("worker:0",))
         training.steps(100)
         assert training.mode is UNTOUCHED
         machine.hosts.append((machine.step, machine.step + 300, 3.0))
         training.steps(200)
-        assert training.mode.devices == SINGLES[0]
+        assert training.mode.op_devices == SINGLES[0]
         training.steps(100)
         rejoined(training, TOPOLOGY.names)
         training.steps(60)
-        assert training.mode.devices == before
+        assert training.mode.op_devices == before
 
 
 def test_after_a_loss_a_device_that_slows_down_gives_way_to_the_untouched_step():
@@ -62,7 +62,7 @@ def test_after_a_loss_a_device_that_slows_down_gives_way_to_the_untouched_step()
     training = Training(Machine(competes=True, elsewhere=True, untouched_s=0.3, **seen)).until("steady").steps(60)
     rejoined(training, ("worker:0",))
     training.steps(100)
-    assert training.mode.devices == SINGLES[0]
+    assert training.mode.op_devices == SINGLES[0]
     training.machine.loads.append((training.machine.step, 10**6, (3.0, 3.0)))
     training.steps(100)
     assert training.mode is UNTOUCHED
@@ -137,17 +137,17 @@ def joining_anew(training, refused=None):
 def test_workers_that_keep_much_of_what_was_tried_are_joined_anew_and_all_that_is_known_stays():
     training = Training(Machine()).until("steady").steps(60)
     controller, machine = training.controller, training.machine
-    former, built, moves = training.mode, [one.devices for one in controller.trials.built], training.moves
-    known_s = {one.devices: step_s for one, step_s in controller.step_s.items() if isinstance(one, Placed)}
+    former, built, moves = training.mode, [one.op_devices for one in controller.trials.built], training.moves
+    known_s = {one.op_devices: step_s for one, step_s in controller.step_s.items() if isinstance(one, Placed)}
     tried = joining_anew(training)
     training.steps(100)
     assert len(tried) == 1 and controller.generation == machine.generation == 2
     (said,) = training.said("joined")
     assert "left and joined again" in said and "2.0 s" in said
-    assert training.mode is not former and training.mode.devices == former.devices
-    assert sorted(one.devices for one in controller.trials.built) == sorted(built)
+    assert training.mode is not former and training.mode.op_devices == former.op_devices
+    assert sorted(one.op_devices for one in controller.trials.built) == sorted(built)
     assert all(machine.is_current(one) for one in controller.trials.built)
-    assert {one.devices: s for one, s in controller.step_s.items() if isinstance(one, Placed)} == known_s
+    assert {one.op_devices: s for one, s in controller.step_s.items() if isinstance(one, Placed)} == known_s
     assert controller.trials.favourite is training.mode and training.moves == moves
     assert controller.best_single_s is not None
 
@@ -186,11 +186,11 @@ def test_a_load_is_not_taken_for_gone_because_workers_were_joined_anew_under_it(
 
 def test_a_mapping_that_cannot_be_built_again_is_left_out():
     training = Training(Machine()).until("steady").steps(60)
-    single = next(one for one in training.controller.trials.built if one.devices in SINGLES)
-    training.machine.cannot.add(single.devices)
+    single = next(one for one in training.controller.trials.built if one.op_devices in SINGLES)
+    training.machine.cannot.add(single.op_devices)
     joining_anew(training)
     training.steps(100)
-    assert single.devices not in [one.devices for one in training.controller.trials.built]
+    assert single.op_devices not in [one.op_devices for one in training.controller.trials.built]
     assert len(training.said("error")) == 1
 
 

@@ -98,7 +98,7 @@ def test_a_mapping_that_has_hardly_come_nearer_is_not_searched_for():
     """Few steps say so, and a search would find it as far off as before."""
     training = at_rest(machine={"noise": 0.01, "stragglers": 0.0})
     rest = training.controller._rest
-    nearest_s = training.machine.mapping_s(rest.nearest.devices)
+    nearest_s = training.machine.mapping_s(rest.nearest.op_devices)
     training.machine.hosts.append((training.machine.step, 10**6, nearest_s / 1.43 / 0.05))
     training.steps(8000)
     assert training.said("joined") and len(training.said("end")) == 1
@@ -189,4 +189,4 @@ def test_a_look_tries_the_nearest_mapping_in_its_run_order():
     rest = Rest(trials, OnlineSettings(), narrator, lambda: None, machine.clock)
     rest.consider_latest()
     assert rest.is_due and list(rest._look()) == [UNTOUCHED]
-    assert [(one.devices, one.order, one.searcher) for one in entered] == [((0, 1), (1, 0), "local")]
+    assert [(one.op_devices, one.order, one.searcher) for one in entered] == [((0, 1), (1, 0), "local")]

@@ -18,7 +18,7 @@ def divided(share, monkeypatch, chosen=lambda *_: split_search.Chosen(1, None), 
 def test_a_divided_step_runs_in_the_end_where_it_is_faster_and_only_there(monkeypatch):
     faster, slower = divided(0.7, monkeypatch), divided(1.3, monkeypatch)
     for training, plan in ((faster, 1), (slower, 0)):
-        tried = [trial for trial in training.controller.tried if trial.devices]
+        tried = [trial for trial in training.controller.tried if trial.op_devices]
         assert {trial.plan for trial in tried} == {0, 1} and len(tried) <= OnlineSettings().budget
         assert training.mode.plan == plan
         assert "some ops are divided; mappings of that are tried, too." in training.said("plan")

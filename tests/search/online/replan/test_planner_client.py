@@ -82,7 +82,7 @@ def test_what_goes_wrong_at_a_server_is_one_line():
 def test_a_planner_answers_in_order_what_a_plan_here_does(planner):
     """Two rounds, asked all at once; its process runs at low priority and has never seen TensorFlow."""
     plan = Replanner(fork(), TOPOLOGY, PlanSettings(seed=3))
-    told = [(p.devices, Measured(1.1 * p.predicted_s, 1e-4, 12)) for p in plan.singles()]
+    told = [(p.op_devices, Measured(1.1 * p.predicted_s, 1e-4, 12)) for p in plan.singles()]
     best = (1,) * len(fork())
     calls = [
         planner.singles(),

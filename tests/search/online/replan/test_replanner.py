@@ -39,7 +39,7 @@ class Machine:
         self.simulator = simulator.revalued(simulator.costs * np.array(factor))
 
     def told(self, proposals):
-        return [(p.devices, self.result(p.devices)) for p in proposals]
+        return [(p.op_devices, self.result(p.op_devices)) for p in proposals]
 
     def result(self, devices):
         step_s = self.simulator.makespan(devices) + 1e-3
@@ -67,7 +67,7 @@ def test_the_default_searcher_is_that_of_every_plan():
 def test_singles_are_the_devices_that_hold_the_step_the_fastest_first(graph):
     devices = (Device("a", "cpu", speed=1.0), Device("b", "cpu", speed=2.0), Device("c", "cpu", 15))
     plan = Replanner(graph, Topology(devices, (LINK,)))
-    assert [set(p.devices) for p in plan.singles()] == [{1}, {0}]
+    assert [set(p.op_devices) for p in plan.singles()] == [{1}, {0}]
     assert Replanner(graph, machine(3, 300)).singles() == []
 
 
@@ -75,12 +75,12 @@ def test_the_first_proposals_are_far_better_than_a_single_device(graph):
     plan = trained(graph, machine(3), rounds=0)
     best = plan.propose(4)[0]
     assert best.predicted_s < 0.5 * plan.singles()[0].predicted_s
-    assert best.predicted_s == pytest.approx(plan.predict(best.devices))
+    assert best.predicted_s == pytest.approx(plan.predict(best.op_devices))
 
 
 def test_proposals_come_before_anything_was_measured(graph):
     found = Replanner(graph, machine(2)).propose(4)
-    assert len({p.devices for p in found}) == 4
+    assert len({p.op_devices for p in found}) == 4
     assert found[0].predicted_s < 0.75 * Replanner(graph, machine(2)).singles()[0].predicted_s
 
 
@@ -92,12 +92,12 @@ def test_no_proposal_repeats_another_or_what_was_told_and_each_is_a_mapping(grap
     told = set()
     for _ in range(4):
         found = plan.propose(3)
-        devices = [p.devices for p in found]
+        devices = [p.op_devices for p in found]
         assert len(set(devices)) == len(devices)
         assert not told & set(devices)
         assert [p.predicted_s for p in found] == sorted(p.predicted_s for p in found)
         for p in found:
-            Mapping(graph, plan.topology, p.devices, 0.2)
+            Mapping(graph, plan.topology, p.op_devices, 0.2)
         plan.tell(clock.told(found))
         told |= set(devices)
     assert told
@@ -130,7 +130,7 @@ def test_what_is_far_from_the_best_is_not_worth_a_step_of_the_training():
     """A chain over links that take longer than the step: the single devices were measured, and nothing is near."""
     slow = replace(LINK, latency_s=1.0)
     plan = Replanner(short_towers(1), Topology(machine(2).devices, (slow,)))
-    plan.tell([(p.devices, Measured(p.predicted_s * 1.05, 1e-4, 12)) for p in plan.singles()])
+    plan.tell([(p.op_devices, Measured(p.predicted_s * 1.05, 1e-4, 12)) for p in plan.singles()])
     assert plan.propose(4) == []
     assert "slower than the best" in plan.ended
 
@@ -146,8 +146,8 @@ def test_where_nothing_is_left_it_says_why():
 def test_a_failure_is_told_and_not_proposed_again(graph):
     plan = trained(graph, machine(2), rounds=0)
     best = plan.propose(1)[0]
-    plan.tell([(best.devices, Failed("memory", "out of memory"))])
-    assert best.devices not in {p.devices for p in plan.propose(4)}
+    plan.tell([(best.op_devices, Failed("memory", "out of memory"))])
+    assert best.op_devices not in {p.op_devices for p in plan.propose(4)}
 
 
 def test_a_result_that_is_told_again_takes_no_more_room(graph):
@@ -180,9 +180,9 @@ def test_a_vague_result_corrects_less_than_a_sharp_one(graph):
         plan, clock = Replanner(graph, machine(2)), Machine(graph, machine(2))
         plan.tell(clock.told(plan.singles()))
         (proposal,) = plan.propose(1)
-        step_s = 2 * clock.result(proposal.devices).step_s
-        plan.tell([(proposal.devices, Measured(step_s, spread * step_s, repeats))])
-        return plan.predict(proposal.devices)
+        step_s = 2 * clock.result(proposal.op_devices).step_s
+        plan.tell([(proposal.op_devices, Measured(step_s, spread * step_s, repeats))])
+        return plan.predict(proposal.op_devices)
 
     assert predicted(0.8, 4) < 0.95 * predicted(0.01, 24)
 
@@ -220,7 +220,7 @@ def test_under_a_load_a_step_takes_its_factor_longer_on_that_device_alone(graph)
 
 def test_slow_links_make_crossing_dearer_both_ways_and_nothing_else(graph):
     plan = trained(graph, machine(2))
-    split = plan.propose(1)[0].devices
+    split = plan.propose(1)[0].op_devices
     before = plan.predict(split), plan.predict((0,) * len(graph))
     plan.slowed({}, {("worker:0", "worker:1"): 50.0})
     assert plan.predict(split) > before[0]
@@ -233,7 +233,7 @@ def test_a_loaded_device_gets_less_to_do(graph):
     def share(plan):
         best = plan.propose(3)[0]
         costs = [op.cost_s["cpu"] for op in graph.ops]
-        return sum(s for s, d in zip(costs, best.devices, strict=True) if d == 1) / sum(costs)
+        return sum(s for s, d in zip(costs, best.op_devices, strict=True) if d == 1) / sum(costs)
 
     plan = trained(graph, machine(2), rounds=0)
     free = share(plan)
@@ -244,7 +244,7 @@ def test_a_loaded_device_gets_less_to_do(graph):
 def test_under_a_heavy_load_the_other_device_alone_is_proposed_though_it_was_measured_before(graph):
     plan = trained(graph, machine(2))
     plan.slowed({"worker:1": 200.0}, {})
-    assert [set(p.devices) for p in plan.propose(1)] == [{0}]
+    assert [set(p.op_devices) for p in plan.propose(1)] == [{0}]
 
 
 def test_a_load_that_goes_brings_back_what_was_measured(graph):
@@ -263,7 +263,7 @@ def test_a_load_that_comes_again_brings_back_what_was_measured_under_it(graph):
     plan.tell(Machine(graph, machine(2), worker0=2.0).told(found))
     plan.slowed({}, {})
     plan.slowed({"worker:0": 2.1}, {})
-    assert not {p.devices for p in found} & {p.devices for p in plan.propose(3)}
+    assert not {p.op_devices for p in found} & {p.op_devices for p in plan.propose(3)}
 
 
 def test_loads_are_alike_as_far_as_probes_can_tell():
@@ -289,13 +289,13 @@ def test_a_load_that_is_none_is_refused(graph, factors):
 def test_devices_that_are_lost_are_not_used_and_the_others_keep_their_numbers(graph):
     plan = trained(graph, machine(3))
     used = plan.propose(1)[0]
-    assert set(used.devices) == {0, 1, 2}
+    assert set(used.op_devices) == {0, 1, 2}
     plan.only(["worker:2", "worker:0"])
     found = plan.propose(3)
-    assert all(set(p.devices) <= {0, 2} for p in found)
-    assert {0, 2} in [set(p.devices) for p in found]
-    assert plan.predict(used.devices) == math.inf
-    assert [set(p.devices) for p in plan.singles()] in ([{0}, {2}], [{2}, {0}])
+    assert all(set(p.op_devices) <= {0, 2} for p in found)
+    assert {0, 2} in [set(p.op_devices) for p in found]
+    assert plan.predict(used.op_devices) == math.inf
+    assert [set(p.op_devices) for p in plan.singles()] in ([{0}, {2}], [{2}, {0}])
 
 
 def test_a_device_that_is_lost_takes_nothing_of_what_is_known_with_it(graph):
@@ -330,7 +330,7 @@ def test_the_last_device_that_can_run_an_op_cannot_be_missed():
 def test_the_only_device_that_is_left_is_proposed_until_it_was_measured(graph):
     plan = Replanner(graph, machine(2), PlanSettings(searcher="local"))
     plan.only(["worker:1"])
-    assert [set(p.devices) for p in plan.propose(3)] == [{1}]
+    assert [set(p.op_devices) for p in plan.propose(3)] == [{1}]
     plan.tell(Machine(graph, machine(2)).told(plan.singles()))
     assert plan.propose(3) == []
 
@@ -340,7 +340,7 @@ def test_the_only_device_that_is_left_is_proposed_until_it_was_measured(graph):
 
 def test_the_order_of_a_proposal_is_one_in_which_producers_come_first(graph):
     plan = trained(graph, machine(2))
-    best = next(p for p in plan.propose(4) if len(set(p.devices)) > 1)
+    best = next(p for p in plan.propose(4) if len(set(p.op_devices)) > 1)
     assert best.order
     place = {name: i for i, name in enumerate(best.order)}
     names = [op.name for op in graph.ops]
@@ -382,7 +382,7 @@ def test_what_lacks_memory_for_its_tensors_is_not_proposed():
     proposed = plan.propose(4)
     assert proposed
     for p in proposed:
-        assert p.devices[0] == p.devices[3] != p.devices[1] == p.devices[2]
+        assert p.op_devices[0] == p.op_devices[3] != p.op_devices[1] == p.op_devices[2]
 
 
 @pytest.mark.parametrize("searcher", ["hybrid", "random"])

@@ -114,7 +114,7 @@ class Machine:
         if isinstance(built, Failed):
             return built
         assert self.is_current(built)
-        common = built.devices, built.order, built.name, built.step, built.generation, built.switch_s
+        common = built.op_devices, built.order, built.name, built.step, built.generation, built.switch_s
         return Placed(*common, use=None, plan=built.plan)
 
     def rest(self):
@@ -174,8 +174,8 @@ class Machine:
             host = math.prod(factor for begin, end, factor in self.hosts if begin <= self.step < end)
             return self.untouched_s * (1.0 if self.elsewhere else max(load)) * host
         return (
-            self.mapping_s(mode.devices, load)
-            * linked(mode.devices, self.link_factor)
+            self.mapping_s(mode.op_devices, load)
+            * linked(mode.op_devices, self.link_factor)
             * (self.divided if mode.plan else 1.0)
         )
 
