@@ -38,7 +38,7 @@ from search.online.script_run import ScriptRun
 from search.online.settings import OnlineSettings
 from search.online.trials.tried import LiveTrial
 
-BEFORE, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
+REMEMBERED, ENOUGH = 24, 3  # untouched steps remembered, and the fewest that give a median
 
 
 def _is_in_replica() -> bool:
@@ -95,34 +95,34 @@ class AutoStep(Wrapped):
         self._live = LiveStep(step, self._session, self.name, clock, plans)
         self._controller = Controller(self._live, self._journal, self.settings, self._store, clock)
         self._run = ScriptRun(self._live, self._controller, self._journal, None if mapping is None else self._given)
-        self._unseen = 0  # how many of the next calls the script need not be sent
-        self._before: deque[float] = deque(maxlen=BEFORE)
+        self._unsent = 0  # how many of the next calls the script need not be sent
+        self._latest_untouched_s: deque[float] = deque(maxlen=REMEMBERED)  # before the devices are joined
         self._losses = len(self._session.recovery.losses)
         self._suspends = suspends or Suspends()
-        self._open = weakref.finalize(
+        self._finalizer = weakref.finalize(
             self, give_back_soon, self._session, self._live.entry, self._live.thread, self._controller.planners
         )
-        self._open.atexit = False  # workers and planner end with this process
+        self._finalizer.atexit = False  # workers and planner end with this process
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run one training step, and return what it returns. Raises what the step raises."""
         if _is_in_replica():
             return self._by_strategy(args, kwargs)
         if self.is_over:
-            vars(self)["steps"] += 1
+            self._count_calls()
             return self._live.untouched.step(*args, **kwargs)
-        if self._unseen and self._live.runs_directly:
-            self._unseen -= 1
-            vars(self)["steps"] += 1
+        if self._unsent and self._live.runs_directly:
+            self._unsent -= 1
+            self._count_calls()
             return self._live.untouched.step(*args, **kwargs)
-        outputs, step_s = self._live.call(args, kwargs, timed=not self._unseen)
-        vars(self)["steps"] += 1
+        outputs, step_s = self._live.call(args, kwargs, timed=not self._unsent)
+        self._count_calls()
         if self._live.untouched.unsaid:
             self._say_unsaid()
-        if self._unseen:
-            self._unseen -= 1
+        if self._unsent:
+            self._unsent -= 1
             return outputs
-        if self._run.is_over and self._live.left_alone and self._open.alive:  # the search had given up before
+        if self._run.is_over and self._live.left_alone and self._finalizer.alive:  # the search had given up before
             self._leave_alone()
         elif step_s is not None:
             self._after(step_s)
@@ -148,10 +148,10 @@ class AutoStep(Wrapped):
         """Whether the caller may run `calls` steps itself instead of calling this object, because few calls are looked
         at while the training rests. If True, these steps are already counted, so run them.
         """
-        if self._unseen < calls or not self._live.runs_directly:
+        if self._unsent < calls or not self._live.runs_directly:
             return False
-        self._unseen -= calls
-        vars(self)["steps"] += calls
+        self._unsent -= calls
+        self._count_calls(calls)
         return True
 
     def sync(self) -> None:
@@ -214,7 +214,9 @@ class AutoStep(Wrapped):
         before the devices were joined; None while unknown.
         """
         beside = self._controller.step_s.get(UNTOUCHED)
-        return median(self._before) if beside is None and len(self._before) >= ENOUGH else beside
+        return (
+            median(self._latest_untouched_s) if beside is None and len(self._latest_untouched_s) >= ENOUGH else beside
+        )
 
     @property
     def device_names(self) -> tuple[str, ...]:
@@ -262,7 +264,7 @@ class AutoStep(Wrapped):
 
         Afterwards calls run the step untouched. Harmless when called twice.
         """
-        if not self._open.alive:
+        if not self._finalizer.alive:
             return
         try:
             self._run.end()
@@ -271,9 +273,9 @@ class AutoStep(Wrapped):
             if self._store is not None:
                 self._store.close()
         except Exception:
-            self._open.detach()
+            self._finalizer.detach()
             raise
-        self._open.detach()  # not if Ctrl-C interrupted this, so that it can be called again
+        self._finalizer.detach()  # not if Ctrl-C interrupted this, so that it can be called again
 
     def __enter__(self) -> AutoStep:
         return self
@@ -297,6 +299,9 @@ class AutoStep(Wrapped):
         """The controller, which decides in which mode each call runs."""
         return self._controller
 
+    def _count_calls(self, calls: int = 1) -> None:
+        vars(self)["steps"] += calls  # not `self.steps += calls`, which `Wrapped` refuses to a program
+
     def _by_strategy(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run a call by a distribution strategy. It calls from one thread per replica, and these threads wait for each
         other within the step, so that no lock is held meanwhile. Raises BadInputError if the strategy needs to be given
@@ -307,7 +312,7 @@ class AutoStep(Wrapped):
                 self._live.leave_alone("a distribution strategy runs it (strategy.run)")
                 self._run.forget()
                 self._controller.end_for_good()
-        vars(self)["steps"] += 1
+        self._count_calls()
         try:
             return self._live.untouched.step(*args, **kwargs)
         except RuntimeError as error:
@@ -333,17 +338,17 @@ class AutoStep(Wrapped):
         if not was_asleep:
             self._journal.scalar(self.steps, "step_s", step_s)
             if self._live.mode is UNTOUCHED and not self._live.is_joined and self.steps > 1:  # the first compiles
-                self._before.append(step_s)
+                self._latest_untouched_s.append(step_s)
         self._tell_losses()
         if self._run.after(step_s, was_asleep) and step_s:
-            self._unseen = self._controller.unseen(step_s)
+            self._unsent = self._controller.unseen(step_s)
 
     def _after_another(self) -> None:
         """Handle a call of a signature other than the main one; the script is sent nothing of it."""
         self._controller.narrator.step = self.steps
         self._tell_losses()
         if self._run.after_another():
-            self._before.clear()  # these steps were of the former signature
+            self._latest_untouched_s.clear()  # these steps were of the former signature
 
     def _leave_alone(self) -> None:
         self._controller.narrator.step = self.steps
