@@ -64,7 +64,7 @@ def _watch(heard: int, limits: dict[str, int]) -> NoReturn:
         os.closerange(0, 2)  # so that readers of the process's output do not wait for the child
         if os.read(heard, 1) != ENDED:
             listed = " and ".join(f"{name} is {kib}" for name, kib in limits.items())
-            why = f"where no line above says why, a native library got no more memory ({listed}): give it more."
+            why = f"if no line above says why, a native library got no more memory ({listed}): give it more."
             os.write(2, f"placer: this process ended at once; {why}\n".encode())
     finally:
         os._exit(0)

@@ -58,13 +58,13 @@ def out_of_memory(failed: Failed, name_of: Mapping[str, str], wanted_bytes: Mapp
     if failed.reason != "memory" or device not in wanted_bytes:
         return failed
     wanted = wanted_bytes[device]
-    detail = f"{device} ran out of memory where it would have held {mib(wanted)} at once, as simulated"
-    return Failed("memory", f"{detail}: {failed.detail}", device, wanted)
+    detail = f"{device} ran out of memory (as simulated, it would have held {mib(wanted)} at once): {failed.detail}"
+    return Failed("memory", detail, device, wanted)
 
 
 def no_room(device: str, wanted_bytes: float) -> Failed:
     """The failure of a mapping that was not set up, because a device said that it lacks the memory."""
-    detail = f"{device} has no memory for it, where it would have held {mib(wanted_bytes)} at once, as simulated."
+    detail = f"{device} has no memory for it: as simulated, it would have held {mib(wanted_bytes)} at once."
     return Failed("memory", detail, device, wanted_bytes)
 
 

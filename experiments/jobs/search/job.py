@@ -322,8 +322,8 @@ class Job:
         for device, failed_bytes in self.prediction.ran_out:
             if before.get(device) != failed_bytes:
                 self.notes.append(
-                    f"{device} ran out of memory where it would have held {mib(failed_bytes)} at once, as "
-                    "simulated: no mapping was asked after it that would hold as much there."
+                    f"{device} ran out of memory; as simulated, it would have held {mib(failed_bytes)} at once. "
+                    "After that, no mapping was asked that would hold as much there."
                 )
 
     def _too_large(self, mapping: Mapping) -> Failed | None:

@@ -25,12 +25,14 @@ def test_a_step_that_a_worker_has_no_memory_for_is_a_failure_and_no_worker_is_lo
     refused, ran_out = found["results"]
     peak = found["peaks_bytes"][0][0]
     assert (refused["reason"], refused["device"], refused["wanted_bytes"]) == ("memory", "worker:0", peak), found
-    assert f"worker:0 has no memory for it, where it would have held {peak / 2**20:.1f} MiB" in refused["detail"]
+    held = f"as simulated, it would have held {peak / 2**20:.1f} MiB at once"
+    assert f"worker:0 has no memory for it: {held}." in refused["detail"]
     # Asked before, it seemed to fit; TensorFlow made more tensors at once than are simulated.
     assert (ran_out["reason"], ran_out["device"][:7]) == ("memory", "worker:"), found
     wanted = found["peaks_bytes"][1][int(ran_out["device"][7:])]
     assert ran_out["wanted_bytes"] == wanted, found
-    assert f"ran out of memory where it would have held {wanted / 2**20:.1f} MiB at once, as sim" in ran_out["detail"]
+    held = f"as simulated, it would have held {wanted / 2**20:.1f} MiB at once"
+    assert f"ran out of memory ({held})" in ran_out["detail"]
     assert found["alive"] == [True, True] and found["unharmed"], found
 
 
