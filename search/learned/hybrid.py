@@ -155,11 +155,12 @@ class Hybrid(Searcher):
         return bool((predicted_s == list(known.values())).all() or not np.isfinite(predicted_s).all())
 
     def _sample(self, placements: list[Placement]) -> MappingViews:
-        from surrogate.learn.residual import sampled
+        from surrogate.learn.residual import views_of
 
         rows = np.array(placements, np.int32)
         return replace(
-            sampled(self.problem.features, rows, self.problem.limits.unit_of), predicted_s=self.problem.judge_many(rows)
+            views_of(self.problem.features, rows, self.problem.limits.unit_of),
+            predicted_s=self.problem.judge_many(rows),
         )
 
     def _work(self) -> NDArray[np.float64]:

@@ -76,6 +76,6 @@ def critical_path(problem: Problem, priority: NDArray[np.float64]) -> list[int]:
 def critical_device(problem: Problem, path: list[int]) -> int:
     """Return the device that runs `path` in the least time. An op that it cannot run counts with its highest cost."""
     cost_s = problem.costs[path]
-    dearest_s = np.where(np.isfinite(cost_s), cost_s, 0.0).max(axis=1, keepdims=True)
+    highest_s = np.where(np.isfinite(cost_s), cost_s, 0.0).max(axis=1, keepdims=True)
     may = problem.limits.feasible[problem.limits.unit_of[path]]
-    return int(np.where(may, cost_s, dearest_s).sum(axis=0).argmin())
+    return int(np.where(may, cost_s, highest_s).sum(axis=0).argmin())

@@ -147,9 +147,9 @@ class Problem:
         """Seconds that all units take on each device. A unit that cannot run there counts with its highest cost."""
         total_s = [0.0] * len(self.topology)
         for row in self.unit_cost_s:
-            dearest_s = max(c for c in row if c < math.inf)
+            highest_s = max(c for c in row if c < math.inf)
             for d, cost_s in enumerate(row):
-                total_s[d] += min(cost_s, dearest_s)
+                total_s[d] += min(cost_s, highest_s)
         return tuple(total_s)
 
     @cached_property

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from typing import Any
+from itertools import product, starmap
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,20 @@ from surrogate.features.mapping_features import MappingFeatures
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int32]
-Settings = tuple[float, float, float]
-"""(size, work length, form length)."""
-
 COMMON = 0.03  # prior standard deviation of the relative error that all mappings share
 SIZES = (0.02, 0.05, 0.1, 0.2)  # candidates for the standard deviation of a single mapping's error; the likeliest wins
 USUAL, USUAL_SPREAD = 0.06, 0.7  # log-normal prior of the size: its median, and the standard deviation of its logarithm
 WORK_LENGTHS = (0.05, 0.2, 0.8)  # shares of work on different devices at which two mappings say little about each other
 FORM_LENGTHS = (0.5, 2.0)
 LEAST_NOISE = 0.003
+
+
+class Settings(NamedTuple):
+    """The settings of the Gaussian process."""
+
+    size: float  # standard deviation of a single mapping's error
+    work_length: float  # as in WORK_LENGTHS
+    form_length: float  # how far apart the forms of two mappings are that say little about each other
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +52,7 @@ class MappingViews:
         return len(self.placements)
 
 
-def sampled(features: MappingFeatures, placements: Rows, unit_of: NDArray[np.int32]) -> MappingViews:
+def views_of(features: MappingFeatures, placements: Rows, unit_of: NDArray[np.int32]) -> MappingViews:
     """Return views of `placements`, [mappings, units] device indices. unit_of: [ops], the unit of each op."""
     found = features.of(placements[:, unit_of])
     column = {name: found[:, i] for i, name in enumerate(features.names)}
@@ -81,7 +86,7 @@ class Residual:
         across = self._kernel(sample, self.measured)
         mean = across @ self._solved[0]
         left = np.linalg.solve(self._solved[1], across.T)
-        variance = COMMON**2 + self.settings[0] ** 2 - (left**2).sum(axis=0)
+        variance = COMMON**2 + self.settings.size**2 - (left**2).sum(axis=0)
         return mean, np.sqrt(np.maximum(variance, 1e-12))
 
     def best_s(self) -> float:
@@ -100,7 +105,9 @@ class Residual:
     @cached_property
     def settings(self) -> Settings:
         """Return the given settings, else those of the greatest posterior likelihood."""
-        return self.given or max(product(SIZES, WORK_LENGTHS, FORM_LENGTHS), key=self._log_likelihood)
+        return self.given or max(
+            starmap(Settings, product(SIZES, WORK_LENGTHS, FORM_LENGTHS)), key=self._log_likelihood
+        )
 
     @cached_property
     def _solved(self) -> tuple[Floats, Floats]:
@@ -109,7 +116,7 @@ class Residual:
 
     def _log_likelihood(self, settings: Settings) -> float:
         weights, lower = _solve(self._covariance(settings), self.error)
-        usual = (np.log(settings[0] / USUAL) / USUAL_SPREAD) ** 2
+        usual = (np.log(settings.size / USUAL) / USUAL_SPREAD) ** 2
         return float(-0.5 * self.error @ weights - np.log(np.diag(lower)).sum() - 0.5 * usual)
 
     def _covariance(self, settings: Settings) -> Floats:
@@ -117,11 +124,11 @@ class Residual:
         return self._kernel(self.measured, self.measured, settings) + np.diag(noise**2)
 
     def _kernel(self, a: MappingViews, b: MappingViews, settings: Settings | None = None) -> Floats:
-        size, work_length, form_length = settings or self.settings
+        settings = settings or self.settings
         elsewhere = np.stack([(row != b.placements) @ self.work for row in a.placements])
         apart = ((a.form[:, None, :] - b.form[None, :, :]) ** 2).sum(axis=2)
-        near: Floats = np.exp(-elsewhere / work_length - apart / (2 * form_length**2))
-        return COMMON**2 + size**2 * near
+        near: Floats = np.exp(-elsewhere / settings.work_length - apart / (2 * settings.form_length**2))
+        return COMMON**2 + settings.size**2 * near
 
 
 def expected_gain(predicted_s: Floats, mean: Floats, deviation: Floats, best_s: float) -> Floats:

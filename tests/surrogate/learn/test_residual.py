@@ -44,7 +44,7 @@ def test_another_form_of_the_same_placement_is_another_mapping():
 def test_never_less_sure_than_before_anything_was_measured():
     residual = learnt()
     _, deviation = residual.expect(sample([2] * UNITS, form=[[90.0, -90.0]]))
-    assert deviation[0] <= np.hypot(COMMON, residual.settings[0]) + 1e-12
+    assert deviation[0] <= np.hypot(COMMON, residual.settings.size) + 1e-12
 
 
 def test_the_best_is_not_the_luckiest_figure():
