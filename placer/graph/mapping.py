@@ -112,3 +112,11 @@ class Mapping:
             f"{short(first.name)} on {short(names[self.devices[unit[0]]])} and {short(self.graph.ops[other].name)} on "
             f"{short(names[self.devices[other]])} are colocated ({short(str(first.colocate))}); put them on one device."
         )
+
+
+def ops_by_device(mapping: Mapping) -> str:
+    """How many ops run on each device, such as "12 ops on worker:0, 3 ops on worker:1". Devices without ops are left
+    out.
+    """
+    count = {name: mapping.devices.count(d) for d, name in enumerate(mapping.topology.names)}
+    return ", ".join(f"{count[name]} ops on {name}" for name in count if count[name])

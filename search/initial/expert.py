@@ -83,8 +83,8 @@ def _branch_splits(problem: Problem) -> Iterator[list[int]]:
 
 
 def _finite(cost_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[units, devices] seconds. What a device cannot run counts with its highest cost on another: such a unit leaves its
-    branch later (`moved_where_able`), so that it keeps the branch from no device.
+    """[units, devices] seconds. What a device cannot run counts with its highest cost: such a unit leaves its branch
+    later (`moved_where_able`), so that it keeps the branch from no device.
     """
     highest_s = np.where(np.isfinite(cost_s), cost_s, -np.inf).max(axis=1, keepdims=True)
     return np.where(np.isfinite(cost_s), cost_s, highest_s)

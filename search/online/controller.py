@@ -386,7 +386,7 @@ class Controller:
             self.trials.favourite = before if isinstance(before, Untouched) else next(iter(made), None)
             self.narrator.say("back", f"all of {listed(there)} are there; on with {self.trials.describe(self.mode)}.")
 
-    # Small things.
+    # Which devices are there, and results.
 
     def _meanwhile(self, future: Answer[T]) -> Steps[T]:
         return (yield from self.trials.meanwhile(future))

@@ -110,8 +110,6 @@ class Rest:
         """Return how many of the next calls, of `step_s` seconds each, need not be sent to the script."""
         return int(SEEN_EVERY_S / step_s) if self.is_calm else 0
 
-    # Within.
-
     def _count_vain(self) -> None:
         self._vain = min(self._vain + 1, MOST_DOUBLINGS)
 

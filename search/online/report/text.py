@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
+from placer.graph.mapping import ops_by_device
 from placer.number_format import ms
 from placer.result import Failed, Measured
 from placer.train.steps.modes import WHOLE
@@ -64,9 +65,7 @@ def _runs(step: AutoStep) -> str:
     mapping = step.mapping
     if mapping is None:
         return f"runs untouched: {step.left_alone}" if step.left_alone else "runs untouched"
-    names = mapping.topology.names
-    count = {name: mapping.devices.count(d) for d, name in enumerate(names)}
-    return "runs " + ", ".join(f"{count[name]} ops on {name}" for name in names if count[name])
+    return f"runs {ops_by_device(mapping)}"
 
 
 def _table(step: AutoStep) -> Iterator[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Protocol, TypeVar
 
+from placer.graph.mapping import ops_by_device
 from placer.number_format import ms
 from placer.result import Failed, Measured, is_faster, summary
 from placer.train.steps.modes import UNTOUCHED, WHOLE, Mode, Placed
@@ -23,7 +24,7 @@ from search.online.trials.race import first_turn, measured, race, sample
 from search.online.trials.tried import LiveTrial, Tried
 
 T = TypeVar("T")
-W = TypeVar("W", bound=Mode)
+M = TypeVar("M", bound=Mode)
 LEAST_S, MOST_TIMES = 0.02, 4  # a trial of steps shorter than LEAST_S counts more of them, up to MOST_TIMES as many
 LATEST = 24  # steps of the incumbent that are remembered
 NEAR = 1.06  # a mode that takes up to this many times the step time to beat may be as fast: a sample tells no more
@@ -210,7 +211,7 @@ class Trials:
         self._freed_single_s = None
         self.latest_s.clear()
 
-    def fastest(self, modes: Iterable[W]) -> W | None:
+    def fastest(self, modes: Iterable[M]) -> M | None:
         """Return the fastest of those `modes` that were measured; None if none was."""
         return min((mode for mode in modes if mode in self.step_s), key=self.known_s, default=None)
 
@@ -332,18 +333,15 @@ class Trials:
         """Return in words who proposed the mapping of `mode`, and where its ops run."""
         if not isinstance(mode, Placed) or self.live.graph is None:
             return "the untouched step" if not isinstance(mode, Placed) else f"a mapping of {mode.name}"
-        names = self.live.mapping(mode.op_devices, mode.plan).topology.names
-        count = {name: mode.op_devices.count(d) for d, name in enumerate(names)}
-        where = ", ".join(f"{count[name]} ops on {name}" for name in names if count[name])
         divided = ", with divided ops" if mode.plan != WHOLE else ""
-        return f"a mapping of {mode.name}{divided} ({where})"
+        return f"a mapping of {mode.name}{divided} ({ops_by_device(self.live.mapping(mode.op_devices, mode.plan))})"
 
-    # Within.
+    # Building proposals, and keeping what was measured.
 
     def _is_known(self, p: Proposal) -> bool:
         """Whether the proposal was measured under the current load."""
-        current = (w for w in self.step_s if isinstance(w, Placed) and self.live.is_current(w))
-        return any((w.plan, w.op_devices) == (p.plan, p.op_devices) for w in current)
+        current = (mode for mode in self.step_s if isinstance(mode, Placed) and self.live.is_current(mode))
+        return any((mode.plan, mode.op_devices) == (p.plan, p.op_devices) for mode in current)
 
     def _made(self, p: Proposal) -> Steps[Placed | None]:
         """Return the proposed mapping, ready to run; None if it cannot run, which the journal then says."""
