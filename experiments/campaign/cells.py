@@ -12,8 +12,6 @@ from placer.errors import BadInputError, short
 from placer.files import read_whole
 from search.problem.searcher import Stop, never
 
-Terms = tuple[tuple[str, Any], ...]
-
 PREDICTED, MEASURED = "predicted", "measured"
 MINUTES_UP = "its minutes are up."
 DIGEST = 16  # characters

@@ -40,9 +40,9 @@ def differences(wrapped: Outcome, alone: Outcome, bound: float = 0.0) -> list[st
     return found[:SHOWN] + ([f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else [])
 
 
-def repeated(metrics: Sequence[MappingABC[str, Array]], name: str = "noise") -> int:
-    """The number of values of a random metric that are equal to an earlier value."""
-    seen = [noted[name].tobytes() for noted in metrics if name in noted]
+def repeated(metrics: Sequence[MappingABC[str, Array]]) -> int:
+    """The number of values of the random metric `noise` that are equal to an earlier value."""
+    seen = [noted["noise"].tobytes() for noted in metrics if "noise" in noted]
     return len(seen) - len(set(seen))
 
 

@@ -143,12 +143,10 @@ class Alone(Run):
 class ByHand(Run):
     """The steps are untouched, then placed by one random mapping after another, and untouched again."""
 
-    def __init__(
-        self, names: Sequence[str] = ("cpu:0", "cpu:1"), devices: str | None = None, *, divided: bool = False
-    ) -> None:
+    def __init__(self, *, divided: bool = False) -> None:
         """divided: whether mappings divide ops and variables, too."""
         super().__init__()
-        self._moved = Moved(names, devices, self.folder, divided)
+        self._moved = Moved(("cpu:0", "cpu:1"), None, self.folder, divided)
         self._wrapped: list[MovedStep] = []
 
     def wrap(self, step: Callable[..., Any]) -> Callable[..., Any]:

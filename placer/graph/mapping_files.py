@@ -111,15 +111,13 @@ def read_mapping_file(path: str | Path) -> MappingFile:
     return file
 
 
-def read_mapping(
-    path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False, headroom: float = 0.0
-) -> Mapping:
+def read_mapping(path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False) -> Mapping:
     """Read a mapping file like `read_placed`, but return only the mapping."""
-    return read_placed(path, graph, topology, match_by_name, headroom)[0]
+    return read_placed(path, graph, topology, match_by_name)[0]
 
 
 def read_placed(
-    path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False, headroom: float = 0.0
+    path: str | Path, graph: OpGraph, topology: Topology, match_by_name: bool = False
 ) -> tuple[Mapping, tuple[str, ...]]:
     """Read the mapping in a mapping file, for `graph` on `topology`, and its run order, which is empty if the file has
     none.
@@ -131,7 +129,7 @@ def read_placed(
     made_for = None if file.graph is None else file.graph.fingerprint
     assignment = assignment_for(path, file.assignment, made_for, graph, topology, match_by_name=match_by_name)
     try:
-        mapping = Mapping.of(graph, topology, assignment, headroom)
+        mapping = Mapping.of(graph, topology, assignment)
     except BadInputError as error:
         raise BadInputError(f"{path}: $.assignment: {error}") from None
     order = () if match_by_name else tuple(file.order or ())

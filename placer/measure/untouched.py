@@ -102,7 +102,7 @@ def measure_untouched(
     while it is connected to a cluster (docs/decisions/002-untouched-first.md).
     """
     settings, suspends = settings or RunnerSettings(), suspends or Suspends()
-    with closing(UntouchedStep(captured)) as step, _graph_optimizer(on=False):
+    with closing(UntouchedStep(captured)) as step, _without_graph_optimizer():
         references = [step.outcome(inputs, CHECKED_STEPS)]
     if rounds_coarsely():
         with closing(UntouchedStep(captured)) as step, _full_floats():
@@ -128,10 +128,10 @@ def _diverged(returned: Returned, steps: int) -> str | None:
 
 
 @contextmanager
-def _graph_optimizer(*, on: bool) -> Iterator[None]:
-    """Set TensorFlow's graph optimiser on or off for functions first called in the block."""
+def _without_graph_optimizer() -> Iterator[None]:
+    """Switch TensorFlow's graph optimiser off for functions first called in the block."""
     before = tf.config.optimizer.get_experimental_options()
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not on})
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     try:
         yield
     finally:

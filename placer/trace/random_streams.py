@@ -42,8 +42,8 @@ PHILOX = 1  # TensorFlow's number of the algorithm
 class Draws:
     """A counter of the steps that drew, so that each step draws numbers of its own under any mapping."""
 
-    def __init__(self, taken: int = 0) -> None:
-        self.taken = taken
+    def __init__(self) -> None:
+        self.taken = 0
 
     def next(self) -> tf.Tensor:
         """Count the next step, and return its input DRAWS: [2] uint64, the number of steps before it and 0."""

@@ -123,16 +123,10 @@ def heads(ways: PathTables, stop: Stop = never) -> Floats:
     return head_s
 
 
-def tails(ways: PathTables, stop: Stop = never) -> Floats:
-    """The least seconds from the end of op v on d to the end of the step, [ops, d]; infinite where it cannot run. After
-    `stop()` as in `heads`.
-    """
+def tails(ways: PathTables) -> Floats:
+    """The least seconds from the end of op v on d to the end of the step, [ops, d]; infinite where it cannot run."""
     tail_s = np.where(ways.cost_s < np.inf, 0.0, np.inf)
-    pairs, at_once = len(ways.src), _at_once(ways)
-    for p in range(pairs, 0, -at_once):
-        if p < pairs and stop():
-            break
-        _add_tails(ways, tail_s, max(p - at_once, 0), p)
+    _add_tails(ways, tail_s)
     return tail_s
 
 
@@ -184,13 +178,12 @@ def _add_heads(w: PathTables, head_s: Floats, begin: int, end: int) -> None:
 
 
 @jit
-def _add_tails(w: PathTables, tail_s: Floats, begin: int, end: int) -> None:
-    """Raise the tails of the producers of pairs `begin` to `end`, the last first. Minima are taken as in `_add_heads`,
-    but anew for each kind of the producer: the crossing is the first term of each sum, whose order decides its last
-    digits.
+def _add_tails(w: PathTables, tail_s: Floats) -> None:
+    """Raise the tails of the producers of all pairs, the last pair first. Minima are taken as in `_add_heads`, but anew
+    for each kind of the producer: the crossing is the first term of each sum, whose order decides its last digits.
     """
     kinds = len(w.kind) - 1
-    for p in range(end - 1, begin - 1, -1):
+    for p in range(len(w.src) - 1, -1, -1):
         u, v = w.src[p], w.dst[p]
         for i in range(kinds):
             others_s, least_s, second_s, least_at = np.inf, np.inf, np.inf, -1

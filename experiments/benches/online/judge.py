@@ -55,19 +55,19 @@ def judged(found: Facts, kills: int, workers: int, budget: int) -> Facts:
     }
 
 
-def judged_kills(run: Facts, tolerance: float = TOLERANCE) -> Facts:
+def judged_kills(run: Facts) -> Facts:
     """The figures of a run's kills, from its `losses` and the `undisturbed` ones.
 
     A kill is survived if the training went on, with all devices if it noticed the kill, and every loss up to the next
-    kill, or to the run's end, is within `tolerance` (relative). If a run ended early, none of its kills counts as
+    kill, or to the run's end, is within TOLERANCE (relative). If a run ended early, none of its kills counts as
     survived. unnoticed: kills of a device that no op ran on. same_bits: losses of the whole run that are exactly equal.
     """
     if failed := run.get("failed"):
         return {"kills": 0, "survived": 0, "steps": 0, "same_bits": 0, "worst": 0.0, "ended": failed, "back_s": []}
     mine, losses, kills = run["losses"], run["undisturbed"], run["kills"]
     ends = [*(kill["at"] for kill in kills[1:]), len(mine)][: len(kills)]  # empty if the first kill never ended
-    survived = [not wrong(mine, losses, kill["at"], end, tolerance) for kill, end in zip(kills, ends, strict=True)]
-    first = wrong(mine, losses, 0, len(mine), tolerance)
+    survived = [not wrong(mine, losses, kill["at"], end, TOLERANCE) for kill, end in zip(kills, ends, strict=True)]
+    first = wrong(mine, losses, 0, len(mine), TOLERANCE)
     return {
         "kills": len(kills), "survived": sum(survived), "steps": len(mine),
         "same_bits": sum(a == b for a, b in zip(mine, losses, strict=False)),

@@ -175,29 +175,29 @@ def against(took: Sequence[float], ended_s: float, before_s: float, anew_s: floa
     return {"vs_never": adapts_s / (HORIZON * before_s), "vs_anew": adapts_s / (search_s + HORIZON * anew_s)}
 
 
-def steps_until_mapping(step_s: Sequence[float], optimum_s: float, share: float = SHARE) -> int | None:
-    """The number of steps until the mapping that runs came within `share` of the optimum's speed for good: 0 if the
+def steps_until_mapping(step_s: Sequence[float], optimum_s: float) -> int | None:
+    """The number of steps until the mapping that runs came within SHARE of the optimum's speed for good: 0 if the
     first one is, None if it never did. step_s: for each step, the time of its mapping beside the optimum.
 
         step_s/optimum   1.6 1.6 1.0 1.6 1.6 1.0 1.0 1.0    -> 5
     """
-    slow = [n for n, one_s in enumerate(step_s, 1) if one_s > optimum_s / share]
+    slow = [n for n, one_s in enumerate(step_s, 1) if one_s > optimum_s / SHARE]
     if slow and slow[-1] == len(step_s):
         return None
     return slow[-1] if slow else 0
 
 
-def steps_until(took: Sequence[float], optimum_s: float, share: float = SHARE, window: int = WINDOW) -> int | None:
-    """The number of steps until the running median came within `share` of the optimum's speed; None if it never did.
+def steps_until(took: Sequence[float], optimum_s: float) -> int | None:
+    """The number of steps until the running median came within SHARE of the optimum's speed; None if it never did.
 
-    The next `window` steps must confirm it, because a fast mapping that is only tried is no recovery. The median of all
+    The next WINDOW steps must confirm it, because a fast mapping that is only tried is no recovery. The median of all
     later steps must confirm it, too, because a fast mapping that is left again is no recovery either.
 
         took/optimum   1.6 1.6 1.6 1.0 1.6 1.6 1.0 1.0 1.0 1.0 1.0 1.0 1.0 1.0
         running median                 1.6 1.6 1.6 1.0 ...       -> 8
     """
-    bound_s = optimum_s / share
-    for n in range(window, len(took) - window + 1):
-        if all(median(steps) <= bound_s for steps in (took[n - window : n], took[n : n + window], took[n:])):
+    bound_s = optimum_s / SHARE
+    for n in range(WINDOW, len(took) - WINDOW + 1):
+        if all(median(steps) <= bound_s for steps in (took[n - WINDOW : n], took[n : n + WINDOW], took[n:])):
             return n
     return None

@@ -99,9 +99,9 @@ def _separable(net: Network, u: int, work_s: float, size: float) -> int:
     return u
 
 
-def inception(count: int, seed: int = 0) -> Network:
+def inception(count: int) -> Network:
     """Blocks of four branches of one to four convolutions."""
-    net = Network(random.Random(seed))
+    net = Network(random.Random(0))
     u = net.add("stem", [], 1e-3, 6 * MEGA, MEGA)
     for _ in range(count):
         ends = []
@@ -116,13 +116,13 @@ def inception(count: int, seed: int = 0) -> Network:
     return net
 
 
-def attention(layers: int, heads: int = 4, seed: int = 0) -> Network:
-    """Layers of attention, head by head, and two dense layers, each with a shortcut."""
-    net = Network(random.Random(seed))
+def attention(layers: int) -> Network:
+    """Layers of attention with four heads, head by head, and two dense layers, each with a shortcut."""
+    net = Network(random.Random(0))
     u = net.add("embedding", [], 3e-5, 2 * MEGA, 48 * MEGA)
     for _ in range(layers):
         ends = []
-        for _ in range(heads):
+        for _ in range(4):
             q, k, v = (net.add(name, [u], 4e-5, MEGA / 2, MEGA / 2) for name in ("query", "key", "value"))
             scores = net.add("softmax", [net.add("scores", [q, k], 3e-5, 2 * MEGA)], 2e-5, 2 * MEGA)
             ends.append(net.add("values", [scores, v], 3e-5, MEGA / 2))
@@ -135,9 +135,9 @@ def attention(layers: int, heads: int = 4, seed: int = 0) -> Network:
     return net
 
 
-def residual(blocks: int, seed: int = 0) -> Network:
+def residual(blocks: int) -> Network:
     """Blocks of three convolutions, each with a norm, and a shortcut around them."""
-    net = Network(random.Random(seed))
+    net = Network(random.Random(0))
     u = net.add("stem", [], 4e-4, 8 * MEGA, MEGA)
     for block in range(blocks):
         size, weight = MEGA * 8 / (1 + block // 4), MEGA / 8 * (1 + block // 4)

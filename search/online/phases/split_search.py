@@ -30,11 +30,6 @@ class SplitSearch:
         self._is_judged = settings.split == SPLIT_OFF
         self.search: FirstSearch | None = None  # of the divided step, once a plan is chosen
 
-    @property
-    def plan(self) -> int:
-        """The number of the chosen plan; WHOLE before the choice, and if no plan is worth it."""
-        return WHOLE if self.search is None else self.search.plan
-
     def choose(self, topology: Topology) -> Steps[None]:
         """Choose a plan in the background, once. If the plan does not fit the step, the journal says so."""
         if self._is_judged:
