@@ -115,7 +115,7 @@ def _in_turn(job: Job, plans: Sequence[Planned]) -> list[Facts]:
     with ExitStack() as stack:
         steps = []
         for prediction, mapping in [(plans[0].prediction, single), *((p.prediction, p.mapping) for p in plans)]:
-            job.predict_by(prediction)
+            job.prediction = prediction
             ready = job.runner.ready(mapping)
             if isinstance(ready, Failed):
                 raise PlacerError(f"a mapping does not run: {ready.reason}, {ready.detail}")

@@ -87,7 +87,7 @@ class Session:
         """Measure the anchor. After this, all times are scaled to the anchor's time in the first session."""
         placement, stored = self.known.anchor
         runner = self.job.runner
-        runner.close()
+        runner.take_down()
         found = runner.measure(self._op_mapping(self.profiled.units.devices(placement)))
         if isinstance(found, Failed):
             raise AwayError(f"{ANCHOR_GONE}: {found.detail}")
@@ -99,7 +99,7 @@ class Session:
         Raises DeviceLostError if a device is lost, and AwayError if the anchor no longer runs, because then the failure
         says nothing about the mapping.
         """
-        self.job.predict_by(self.profiled.calibrated(calibration))
+        self.job.prediction = self.profiled.calibrated(calibration)
         found = self.job.runner.measure(self._op_mapping(devices))
         if isinstance(found, Failed) and self.job.runner.anchor is None:
             raise AwayError(f"{ANCHOR_GONE}: {found.detail}")
@@ -113,7 +113,7 @@ class Session:
         best: the best mapping found. single: the best device alone; the returned facts describe it unless the other
         mapping surely beats it. Raises DeviceLostError if a device is lost.
         """
-        self.job.predict_by(self.profiled.calibrated(calibration))
+        self.job.prediction = self.profiled.calibrated(calibration)
         tried = [self._mapping(devices) for devices in (single, best) if devices is not None]
         found = side_by_side(self.job, tried, FINAL_REPEATS, untouched=True)
         if tried[-1] in found.failed:  # not handed back as the single device: the next try may have room for it

@@ -62,7 +62,7 @@ class Job:
         self.store, self.clock, self.begin_s = workbench.store, workbench.clock, workbench.begin_s
         self.captured, self.inputs, self.untouched = traced.captured, traced.inputs, traced.untouched
         self.topology, self.groups = profiled.topology, profiled.groups
-        self.prediction = profiled  # by the latest calibration
+        self.prediction = profiled  # by the latest calibration; others may set another one of the same step
         if beside is not None:
             self.prediction = profiled.warned(trial.result for trial in beside.trials)
         self.runner: Runner = Runner(
@@ -330,10 +330,6 @@ class Job:
         """The failure of a mapping that lacks memory and so need not run; None if its memory is enough."""
         lack = self.prediction.lack(mapping)
         return None if lack is None else too_large(lack)
-
-    def predict_by(self, prediction: Prediction) -> None:
-        """Use another prediction of the same step from now on."""
-        self.prediction = prediction
 
     def calibrate(self) -> None:
         """Correct the predicted costs by all that was measured so far."""

@@ -58,7 +58,7 @@ def test_a_best_mapping_that_does_not_run_at_the_end_is_a_failure_and_not_the_si
 ) -> None:
     lacks, single = Failed("memory", "no room"), took(1.0)
     held = Session.__new__(Session)
-    held.job = SimpleNamespace(groups=SimpleNamespace(graph=GRAPH), topology=DEVICES, predict_by=lambda by: None)  # type: ignore[assignment]
+    held.job = SimpleNamespace(groups=SimpleNamespace(graph=GRAPH), topology=DEVICES)  # type: ignore[assignment]
     held.profiled = SimpleNamespace(calibrated=lambda calibration: None)  # type: ignore[assignment]
 
     def final(best: Mapping | None, found: SideBySide) -> object:
