@@ -3,7 +3,7 @@
 Each has the QUESTION that it answers, `TAKES`, the options that it may be given, `bench_facts`, which measures and
 returns the facts, `page_lines`, which shows them in BENCHMARKS.md, and `headline`, its line of the summary there. Some
 have `draw`. A small bench is one module, a large one a package with these in `run`, `page` and `plot`. Several benches
-share these modules: `bench` has the options and the record, `evenness` how evenly the machine computes,
+share these modules: `bench` has the options, the record and `say`, `evenness` how evenly the machine computes,
 `taken_options` which options may be given, `kept_runs` runs that a later command continues, `process` processes that
 measure, `sampling` measured mappings, `comparisons` runs of `placer compare`, `intervals` how far a mean can be
 trusted, `all_records` the recording of all.

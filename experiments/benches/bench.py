@@ -8,6 +8,7 @@ import os
 import platform
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,6 +36,11 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 # Git pathspecs that leave out files that do not affect a measurement: what recording writes; all that no bench runs.
 RECORDS = (":!benchmarks", ":!BENCHMARKS.md", ":!docs/*.png")
 NO_CODE = (":!benchmarks", ":!*.md", ":!docs", ":!tests")
+
+
+def say(text: str) -> None:
+    """Print progress."""
+    print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)

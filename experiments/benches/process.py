@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -109,6 +110,14 @@ def some_failed(rows: Sequence[Facts]) -> Facts:
     """Return {"failed": line} if some of the rows failed, so that all are tried again; {} if none did."""
     lines = [row["failed"] for row in rows if "failed" in row]
     return {"failed": f"{len(lines)} of {len(rows)} failed, first: {lines[0]}"} if lines else {}
+
+
+def forget_networks() -> None:
+    """Free what the last network left in Keras and TensorFlow; a `forget` of objects that measure networks."""
+    import keras  # slow to import; only the processes that measure need it
+
+    keras.backend.clear_session()
+    gc.collect()
 
 
 class Doer(Protocol):

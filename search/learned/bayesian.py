@@ -11,7 +11,7 @@ from search.learned.results import results_s
 from search.learned.skopt_adapter import ranked
 from search.learned.stretches import Stretches
 from search.problem.problem import Placement, Problem
-from search.problem.searcher import Searcher, Stop, never
+from search.problem.searcher import Searcher, Stop, fastest, never
 
 RANDOM_TRIES = 200
 
@@ -89,8 +89,7 @@ def _best(searcher: Searcher, model: str, stretches: Stretches, settings: Bayesi
     log_s = [math.log(max(step_s, 1e-12)) for step_s in learned.values()]
     waiting = [stretches.point(p) for p in searcher.asked if p not in searcher.told]
     log_s += [sum(log_s) / len(log_s)] * len(waiting)
-    fastest = sorted(known, key=lambda p: (known[p], p))[: settings.centres]
-    centres = [stretches.point(placement) for placement in fastest]
+    centres = [stretches.point(placement) for placement in fastest(known, settings.centres)]
     near = [stretches.near(searcher.rng.choice(centres), searcher.rng) for _ in range(settings.near)]
     seed = searcher.rng.getrandbits(31)
     candidates = ranked(model, stretches.choices, points + waiting, log_s, near, seed)
@@ -101,9 +100,9 @@ def learned_from(known: dict[Placement, float], most: int) -> dict[Placement, fl
     """Return at most `most` results: half are the fastest, half the latest others, in the order they were told."""
     if len(known) <= most:
         return known
-    fastest = set(sorted(known, key=lambda p: (known[p], p))[: most // 2])
-    latest = [p for p in known if p not in fastest][len(fastest) - most :]
-    kept = fastest.union(latest)
+    fast = set(fastest(known, most // 2))
+    latest = [p for p in known if p not in fast][len(fast) - most :]
+    kept = fast.union(latest)
     return {p: step_s for p, step_s in known.items() if p in kept}
 
 

@@ -18,7 +18,7 @@ from search.learned.results import results_s
 from search.local.moves import Moves
 from search.problem.memory_fit import fitted
 from search.problem.problem import Placement, Problem
-from search.problem.searcher import Searcher, Stop, never
+from search.problem.searcher import Searcher, Stop, fastest, never
 
 Fitness = Callable[[list[Placement]], Sequence[float]]
 """A function that returns values of placements, the lower the better; infinity and NaN are the worst."""
@@ -241,8 +241,7 @@ class Genetic(Searcher):
         return most_promising(self, ranking, self.settings.contrast) or self.first_new()
 
     def _incumbents(self) -> list[Placement]:
-        known = results_s(self.told)
-        return sorted(known, key=lambda p: (known[p], p))[: self.settings.incumbents]
+        return fastest(results_s(self.told), self.settings.incumbents)
 
     def _predict_all(self, placements: list[Placement]) -> Sequence[float]:
         self.evaluations += len(placements)

@@ -26,7 +26,7 @@ from search.learned.results import results_s
 from search.learned.stretches import Stretches
 from search.list_scheduling.heft import heft_placement
 from search.problem.problem import Placement, Problem
-from search.problem.searcher import Searcher, Stop, never
+from search.problem.searcher import Searcher, Stop, fastest, never
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,11 @@ class HtfMpr(Searcher):
     def _second_stage(self, known: dict[Placement, float]) -> Placement | None:
         """Breed for the predicted step time and return the most promising placement; None if none is new."""
         breeding = self.settings.breeding
-        fastest = sorted(known, key=lambda p: (known[p], p))[: self.settings.fastest]
         others = self.population or self.view.first_population(breeding.size, self.rng, self.stop)
         ranking = evolve(
-            self.problem, [*fastest, *others], self._fitness(known), generations=self.settings.generations,
-            rng=self.rng, stop=self.stop, breeding=breeding, operators=self.operators,
+            self.problem, [*fastest(known, self.settings.fastest), *others], self._fitness(known),
+            generations=self.settings.generations, rng=self.rng, stop=self.stop, breeding=breeding,
+            operators=self.operators,
         )  # fmt: skip
         self.population = [placement for _, placement in ranking[: breeding.size]]
         return most_promising(self, ranking, self.settings.contrast)

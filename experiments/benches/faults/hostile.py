@@ -7,8 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from experiments.benches.bench import Facts
-from experiments.benches.faults.searches import say
+from experiments.benches.bench import Facts, say
 
 INPUTS = 50_000  # in all; each kind gets its share
 LIMIT_S = 1200.0

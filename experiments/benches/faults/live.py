@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from experiments.benches.bench import Facts
+from experiments.benches.bench import Facts, say
 from experiments.benches.faults.fault import KILL, Fault, faults, hit
 from experiments.benches.faults.followed import FollowedTraining
 from experiments.benches.online.kills import worker_processes
@@ -258,11 +258,6 @@ def train_on(model: str, workers: int) -> None:
                 phase = training.auto.phase
                 say(f"phase: {phase}")
             time.sleep(PAUSE_S if phase != STEADY else 0.0)
-
-
-def say(text: str) -> None:
-    """Print progress."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from experiments.benches.bench import RECORDS, BenchOptions, Facts, commit
+from experiments.benches.bench import RECORDS, BenchOptions, Facts, commit, say
 from experiments.benches.faults.commands import ctrl_c_is_heard
 from experiments.benches.faults.fault import CUT, FREEZE, GAP, INTERRUPT, KILL, PARENT, PAUSE, TERMINATE
 from experiments.benches.faults.hostile import INPUTS, hostile_facts
 from experiments.benches.faults.outputs import output_facts
-from experiments.benches.faults.searches import say, search_facts
+from experiments.benches.faults.searches import search_facts
 from experiments.benches.faults.suite_runs import suite_facts
 from experiments.benches.faults.trainings import MODEL as TRAINED
 from experiments.benches.faults.trainings import training_facts

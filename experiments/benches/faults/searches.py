@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -18,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from experiments.benches.bench import Facts
+from experiments.benches.bench import Facts, say
 from experiments.benches.faults.commands import Ended, Running
 from experiments.benches.faults.fault import (
     CUT,
@@ -249,8 +248,3 @@ def _answer(out: str) -> dict[str, Any] | None:
 def _is_whole(out: str) -> bool:
     facts = _answer(out)
     return facts is not None and not facts["lost"] and not facts["interrupted"]
-
-
-def say(text: str) -> None:
-    """Print progress."""
-    print(text, file=sys.stderr, flush=True)

@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experiments.benches.bench import Facts
+from experiments.benches.bench import Facts, say
 from experiments.benches.faults.commands import Running
 from experiments.benches.faults.fault import DEADLINE_S, IN_OWN_NETWORK, OF_NETWORKS, PARENT, PAUSE, Outcome
 from experiments.benches.faults.leavings import Family
-from experiments.benches.faults.searches import say
 from experiments.benches.online.judge import wrong
 from placer.errors import PlacerError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from functools import partial
 
 import psutil
 
-from experiments.benches.bench import BenchOptions, Facts, ms
+from experiments.benches.bench import BenchOptions, Facts, ms, say
 from experiments.benches.gpu.ahead import compile_ahead
 from experiments.benches.gpu.figures import all_facts, tight_facts
 from experiments.benches.gpu.tasks import (
@@ -204,8 +203,3 @@ def outcome(task: Task, facts: Facts) -> str:
         f"{facts['ratio_to_tf_default']:.3f}x TensorFlow's default ({ms(facts['tf_default_s'])}), delivered: "
         f"{facts['delivered']}; {facts['measured']} mappings, {facts['seconds']:.0f} s"
     )
-
-
-def say(text: str) -> None:
-    """Print progress."""
-    print(text, file=sys.stderr, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,6 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -22,6 +20,7 @@ from experiments.benches.gpu.figures import contestants, found_facts, name_of
 from experiments.benches.gpu.tasks import SEARCHERS, Wanted
 from experiments.benches.online.overhead import in_blocks
 from experiments.benches.online.training import Training
+from experiments.benches.process import forget_networks
 from experiments.jobs.search.ending import finish
 from experiments.jobs.search.finding import Finding, by_merit, step_s
 from experiments.jobs.search.job import Job
@@ -116,11 +115,7 @@ class GpuStudy:
             settled_on = "default" if mapping is None else _where(mapping)
             return {**found, "settled_on": settled_on, "calls": len(took), "meanwhile": said}
 
-    @staticmethod
-    def forget() -> None:
-        """Free what the last network left in Keras and TensorFlow."""
-        keras.backend.clear_session()
-        gc.collect()
+    forget = staticmethod(forget_networks)
 
     @contextmanager
     def _job(self, wanted: Wanted, training: zoo.TrainingStep | None = None) -> Iterator[Job]:

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 
 import psutil
 
-from experiments.benches.bench import Facts
-from experiments.benches.online.training import Training, say
+from experiments.benches.bench import Facts, say
+from experiments.benches.online.training import Training
 from placer.errors import one_line
 
 NOTICE_CALLS = 200  # after a kill, within which the training must notice it

@@ -11,9 +11,9 @@ from math import sqrt
 from statistics import median
 from typing import NamedTuple
 
-from experiments.benches.bench import Facts
+from experiments.benches.bench import Facts, say
 from experiments.benches.online.neighbours import HORIZON, LOADS, SHARE, Place
-from experiments.benches.online.training import Held, Training, raced, say
+from experiments.benches.online.training import Held, Training, raced
 from placer.devices.host.cores import usable_cores
 from placer.devices.workers.workers import share_cores
 from placer.graph.topology import Link

@@ -7,8 +7,8 @@ from statistics import median
 
 import numpy as np
 
-from experiments.benches.bench import Facts
-from experiments.benches.online.training import Held, Training, fastest, raced, say, untouched_s
+from experiments.benches.bench import Facts, say
+from experiments.benches.online.training import Held, Training, fastest, raced, untouched_s
 
 EVERY = 200  # calls between two looks at the references
 EACH = 5  # steps of each reference at a look

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from experiments.benches.bench import Facts
+from experiments.benches.bench import Facts, say
 from experiments.benches.online.neighbours import JITTER, JITTER_SAID, neighbour
-from experiments.benches.online.training import Training, say
+from experiments.benches.online.training import Training
 from placer.result import summary
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from experiments import zoo
+from experiments.benches.bench import say
 from placer.devices.links.link_probes import QUICK_PROBES, measure_links
 from placer.errors import PlacerError
 from placer.execute.outputs import values
@@ -260,8 +260,3 @@ def relabelled(inputs: Sequence[Any], labels: Any, seed: int) -> tuple[Any, ...]
     rng = random.Random(seed)
     drawn = [rng.randrange(int(labels.shape[0])) for _ in range(int(own.shape[0]))]
     return (*others, tf.gather(labels, drawn))
-
-
-def say(text: str) -> None:
-    """Print progress."""
-    print(text, file=sys.stderr, flush=True)

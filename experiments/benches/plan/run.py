@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -12,7 +11,7 @@ from statistics import median
 import numpy as np
 
 from experiments import zoo
-from experiments.benches.bench import BenchOptions, Facts
+from experiments.benches.bench import BenchOptions, Facts, say
 from experiments.benches.kept_runs import kept
 from experiments.benches.plan.graphs import alike, attention, cells, gpus, inception, residual
 from experiments.benches.process import alone, tried
@@ -109,7 +108,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         settings = {**asdict(case), "seconds": list(SECONDS), "peer_seconds": PEER_SECONDS}
         row = kept(options, f"plan/{case.name}", settings, partial(tried, partial(planned, case)))
         rows.append({"case": case.name, **row})
-        print(f"{case.name}: {_outcome(row)}", file=sys.stderr, flush=True)
+        say(f"{case.name}: {_outcome(row)}")
     ran = [row for row in rows if "failed" not in row]
     if not ran:
         raise PlacerError(f"no graph could be planned: {rows[0]['failed']}")

@@ -7,7 +7,7 @@ from statistics import geometric_mean
 
 from experiments.benches.bench import Facts, ms, ms_spread
 from experiments.benches.intervals import geomean_in_words
-from experiments.benches.splitting.plot import PICTURE
+from experiments.benches.splitting.plot import PICTURE, measured_rows
 from experiments.benches.splitting.run import CERTAIN, is_slower
 from experiments.report.text import markdown_table
 
@@ -25,7 +25,7 @@ SAME = ("network", "gradients", "other threads", "rounded", "gradients, last", "
 
 def headline(facts: Facts) -> str:
     """The gain if ops may be divided, and the cost of `--split auto`."""
-    rows = list(_fine(facts).values())
+    rows = list(measured_rows(facts).values())
     if not rows:
         return "no network was measured"
     alone = _to_untouched(rows)
@@ -54,13 +54,9 @@ def _on_one(row: Facts) -> bool:
     return not (row["crossings_auto"] or row["delivers_divided"])
 
 
-def _fine(facts: Facts) -> dict[str, Facts]:
-    return {name: row for name, row in facts["by_model"].items() if "failed" not in row}
-
-
 def page_lines(facts: Facts) -> list[str]:
     """Times side by side, what limits them, and whether divided steps train as whole ones."""
-    fine = _fine(facts)
+    fine = measured_rows(facts)
     heads: tuple[str, ...] = TIMES
     if any("untouched_s" in row for row in fine.values()):
         heads = (*TIMES[:1], UNTOUCHED, *TIMES[1:])
@@ -101,7 +97,7 @@ def page_lines(facts: Facts) -> list[str]:
 def _sums(facts: Facts) -> list[str]:
     if facts["geomean_ratio"] is None:
         return ["No network was measured."]
-    rows = list(_fine(facts).values())
+    rows = list(measured_rows(facts).values())
     off, auto, between = (
         geomean_in_words([row[key] for row in rows])
         for key in ("off_to_best_single", "ratio_to_best_single", "ratio_on_vs_off")
@@ -112,7 +108,7 @@ def _sums(facts: Facts) -> list[str]:
     ]
     if alone := _to_untouched(rows):
         lines.append(f"To TensorFlow alone on all cores, timed before the searches: {geomean_in_words(alone)}.")
-    if below := [f"`{name}`" for name, row in _fine(facts).items() if _is_below_single(row)]:
+    if below := [f"`{name}`" for name, row in measured_rows(facts).items() if _is_below_single(row)]:
         lines.append(f"Slower than the best single device, beyond that: {', '.join(below)}.")
     return lines
 

@@ -15,13 +15,13 @@ BEFORE, AFTER, FAR = "#b8cce4", COLOURS[0], 4.0  # bounds beyond FAR are not dra
 
 def draw(facts: Facts, path: Path) -> None:
     """Draw the bench's facts. Raises PlacerError if the file cannot be written."""
-    rows = _rows(facts)
+    rows = measured_rows(facts)
     save_picture(path, (WIDTH_IN, max(LEAST_IN, ROW_IN * len(rows) + 1.4)), lambda figure: fill(figure, facts), dpi=120)
 
 
 def fill(figure: Any, facts: Facts) -> None:
     """Two bars for each network, without and with dividing, and marks for the speed that the bounds allow."""
-    ax, rows = figure.subplots(), _rows(facts)
+    ax, rows = figure.subplots(), measured_rows(facts)
     for offset, key, bound, colour, label in (
         (-0.2, "off_to_best_single", "bound_s_off", BEFORE, "whole ops"),
         (0.2, "ratio_to_best_single", "bound_s_divided", AFTER, "where ops may be divided"),
@@ -45,5 +45,6 @@ def fill(figure: Any, facts: Facts) -> None:
     light_grid(ax, f"speed on {facts['workers']} workers", axis="x")
 
 
-def _rows(facts: Facts) -> dict[str, Facts]:
+def measured_rows(facts: Facts) -> dict[str, Facts]:
+    """The rows of the networks that were measured."""
     return {name: row for name, row in facts["by_model"].items() if "failed" not in row}

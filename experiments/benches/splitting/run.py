@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable
 from functools import partial
@@ -10,7 +9,7 @@ from math import inf
 from statistics import geometric_mean
 
 from experiments import zoo
-from experiments.benches.bench import BenchOptions, Facts, ms
+from experiments.benches.bench import BenchOptions, Facts, ms, say
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import facts_alone
 from experiments.benches.splitting.measure import REPEATS, Wanted, measured
@@ -46,7 +45,7 @@ def bench_facts(options: BenchOptions) -> Facts:
             "how": HOW,
         }
         by_model[name] = facts = kept(options, f"splitting/{name}", settings, partial(_measured, wanted, until_s))
-        print(f"{name}: {_outcome(facts)}", file=sys.stderr, flush=True)
+        say(f"{name}: {_outcome(facts)}")
     return {
         **summed_up(by_model),
         "workers": options.workers,

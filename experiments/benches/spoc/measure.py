@@ -5,16 +5,15 @@ Runs in a process of its own (process.py).
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import keras
 import numpy as np
 
 from experiments.benches.bench import Facts
+from experiments.benches.process import forget_networks
 from experiments.benches.spoc.build import build
 from experiments.benches.spoc.networks import REFERENCE, Network
 from experiments.jobs.spoc import parameters
@@ -80,11 +79,7 @@ class SpocStudy:
             "multiply_adds": spoc(inference.graph).multiply_adds,
         }
 
-    @staticmethod
-    def forget() -> None:
-        """Free what the last network left in Keras and TensorFlow."""
-        keras.backend.clear_session()
-        gc.collect()
+    forget = staticmethod(forget_networks)
 
 
 def in_turn(calls: Sequence[Call], repeats: Repeats, clock: Callable[[], float]) -> np.ndarray[Any, Any]:
