@@ -47,10 +47,16 @@ class Failed:
 Result = Measured | Failed
 
 
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """The values below which lie a quarter, a half and three quarters of `values`, interpolated linearly."""
+    low, middle, high = np.percentile(values, [25, 50, 75]).tolist()
+    return low, middle, high
+
+
 def summary(seconds: Sequence[float]) -> Measured:
     """Median and interquartile range of step times."""
-    low, middle, high = np.percentile(seconds, [25, 50, 75])
-    return Measured(float(middle), float(high - low), len(seconds))
+    low, middle, high = quartiles(seconds)
+    return Measured(middle, high - low, len(seconds))
 
 
 def fastest_s(results: Iterable[Result]) -> float:

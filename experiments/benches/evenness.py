@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 import warnings
-from statistics import median, quantiles
+from statistics import median
+
+from placer.result import quartiles
 
 LOOK_S = 5.0
 PIECE = 200_000  # subtractions, about 10 ms: as long as an op that is placed, and longer than a time slice
@@ -56,5 +58,5 @@ def scatter(seconds: float) -> float:
         while left:
             left -= 1
         times_s.append(time.perf_counter() - begin_s)
-    low, middle, high = quantiles(times_s, n=4)
+    low, middle, high = quartiles(times_s)
     return (high - low) / middle

@@ -11,14 +11,12 @@ from statistics import median
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from experiments.benches.bench import Facts
 from experiments.benches.process import SPAWN
 from experiments.loops.catalogue import SETTLED
 from placer.devices.workers.worker import end_with_parent
 from placer.errors import PlacerError
-from placer.result import median_error
+from placer.result import median_error, quartiles
 
 if TYPE_CHECKING:  # only a training's own process loads TensorFlow
     from placer import AutoStep
@@ -116,11 +114,11 @@ def compared(pairs: Sequence[tuple[float, float]], one: str, other: str) -> Fact
     its standard error. Also the median seconds of both sides, under their names `one` and `other`.
     """
     ratios = [mine / theirs for mine, theirs in pairs]
-    low, high = np.percentile(ratios, [25, 75])
+    low, _, high = quartiles(ratios)
     return {
         "ratio": median(ratios),
-        "spread": float(high - low),
-        "error": median_error(float(high - low), len(ratios)),
+        "spread": high - low,
+        "error": median_error(high - low, len(ratios)),
         one: median(mine for mine, _ in pairs),
         other: median(theirs for _, theirs in pairs),
         "pairs": len(pairs),

@@ -19,6 +19,7 @@ from experiments.report.text import markdown_table
 from placer.graph.op_graph import Edge, Op, OpGraph
 from placer.graph.schedules import SCHEDULES
 from placer.graph.topology import CONTENTIONS, Device, Link, Topology
+from placer.result import quartiles
 from search.list_scheduling.donf import donf
 from search.list_scheduling.heft import heft
 from search.problem.problem import Problem
@@ -167,7 +168,7 @@ def _timed(call: Callable[[], object]) -> float:
 
 
 def _spread(values: list[float]) -> Facts:
-    low, middle, high = np.percentile(values, (25, 50, 75)).tolist()
+    low, middle, high = quartiles(values)
     return {"min": min(values), "median": middle, "iqr": high - low}
 
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,6 +21,7 @@ from experiments.campaign.spec import Spec, read_spec
 from experiments.campaign.store import CampaignStore, StoredTrial
 from placer.errors import PlacerError
 from placer.graph.graph_files import write_graph, write_topology
+from placer.result import quartiles
 
 OPS, EDGES, WIDTH = 60, 150, 6
 # Searchers that ask quickly compared with the start of a process, so that kills fall into all parts of a run.
@@ -40,7 +41,7 @@ def kill_facts(kills: int) -> Facts:
         begin_s = time.perf_counter()
         seen, sent, lost = _killed(killed, kills, random.Random(0))
         found = _rows(killed.store)
-        low, _, high = quantiles(store_s, n=4)
+        low, _, high = quartiles(store_s)
         return {
             "kills": sent,
             "lost": lost + len(seen.keys() - found.keys()),

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from experiments.benches.bench import Facts
@@ -16,6 +16,7 @@ from experiments.campaign.run import Campaign
 from experiments.campaign.spec import Spec, read_spec
 from experiments.campaign.store import CampaignStore
 from placer.graph.graph_files import write_graph, write_topology
+from placer.result import quartiles
 
 OPS, EDGES, WIDTH = 60, 150, 6
 # Searchers that take tenths of a second to ask, in short searches, so that no search runs alone for long at the end.
@@ -40,7 +41,7 @@ def speed_facts(repeats: int = REPEATS) -> Facts:
         cpus = ray.cluster_resources()["CPU"]
     alone, over = ([pair[k] for pair in taken] for k in range(2))
     ratios = [before_s / after_s for before_s, after_s in taken]
-    low, _, high = quantiles(ratios, n=4) if repeats > 1 else ratios * 3
+    low, _, high = quartiles(ratios)
     count = MEASUREMENTS * len(SEARCHERS) * len(SEEDS)
     return {
         "ray_speedup": median(ratios),

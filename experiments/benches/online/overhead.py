@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from statistics import median
 
-import numpy as np
-
 from experiments.benches.bench import Facts
 from experiments.benches.online.training import Training
-from placer.result import median_error
+from placer.result import median_error, quartiles
 
 
 def overhead_facts(model: str, workers: int, budget: int = 6, blocks: int = 12, each: int = 25) -> Facts:
@@ -42,10 +40,10 @@ def compared(calls: list[list[float]], bare: list[list[float]]) -> Facts:
     error, from the interquartile range. overhead_total: by all seconds, including snapshots and stragglers.
     """
     ratios = [median(c) / median(b) - 1 for c, b in zip(calls, bare, strict=True)]
-    low, high = np.percentile(ratios, [25, 75])
+    low, _, high = quartiles(ratios)
     return {
         "overhead": median(ratios),
-        "overhead_error": median_error(float(high - low), len(ratios)),
+        "overhead_error": median_error(high - low, len(ratios)),
         "overhead_total": sum(map(sum, calls)) / sum(map(sum, bare)) - 1,
         "call_s": median(s for block in calls for s in block),
         "bare_s": median(s for block in bare for s in block),

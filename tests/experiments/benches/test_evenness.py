@@ -24,7 +24,7 @@ def test_times_that_scatter_are_told_by_their_quartiles(monkeypatch):
     monkeypatch.setattr(evenness, "PIECE", 1)
     # The module's own name of the clock: threads of other tests may look at the clock itself.
     monkeypatch.setattr(evenness, "time", SimpleNamespace(perf_counter=lambda: next(now_s)))
-    assert scatter(0.0) == pytest.approx((2.75 - 1.25) / 2.0)
+    assert scatter(0.0) == pytest.approx((2.25 - 1.75) / 2.0)
 
 
 def test_what_cannot_be_found_out_is_none_and_says_nothing(monkeypatch):
