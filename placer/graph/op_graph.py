@@ -72,8 +72,9 @@ class Edge(NamedTuple):
 class OpGraph:
     """A directed acyclic graph of ops or of groups, validated when it is made.
 
-    content: for a captured step, a hex digest of what its ops compute (placer/trace/graph_def/content.py); not in
-    files. Raises BadInputError for duplicate names, edges to ops that do not exist, negative or NaN numbers, cycles.
+    source: where the graph or its costs come from, in words. content: for a captured step, a hex digest of what its ops
+    compute (placer/trace/graph_def/content.py); not in files. Raises BadInputError for duplicate names, edges to ops
+    that do not exist, negative or NaN numbers, cycles.
     """
 
     name: str

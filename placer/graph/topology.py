@@ -76,7 +76,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Topology:
-    """Devices and links, validated when made. Later links override earlier ones."""
+    """Devices and the links between them, validated when made. Later links override earlier ones.
+
+    contention: how many transfers go on at once: with "none" all, with "link" one per ordered pair of devices, with
+    "port" one per device, in or out. Raises BadInputError without devices, for a name that two devices have, an unknown
+    contention, a link that names an unknown device or does not fit its tier, and numbers out of range.
+    """
 
     devices: tuple[Device, ...]
     links: tuple[Link, ...] = ()
@@ -105,6 +110,7 @@ class Topology:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
+        """The names of the devices, in the order of `devices`."""
         return tuple(device.name for device in self.devices)
 
     def check_names(self) -> None:

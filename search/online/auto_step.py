@@ -189,7 +189,7 @@ class AutoStep(Wrapped):
 
     @property
     def phase(self) -> str:
-        """What is going on now, in a word or two."""
+        """What is going on now: one of the phases in docs/reference.md, such as "searching"."""
         return self._controller.narrator.phase
 
     @property

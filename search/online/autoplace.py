@@ -41,7 +41,8 @@ def autoplace(
     would do only once (docs/guide.md, Autoplace): otherwise it runs untouched, and one line on stderr says why.
     devices: as for `placer search`: None = this process's GPUs and CPU, "gpus:N", "cpus:N" (call `placer.split` with it
     before anything else), "workers:N", "host:port,host:port", "ray:N", "topology.json".
-    budget: mappings measured at most.
+    budget: mappings measured at most, single devices included.
+    seed: of the searcher: the same seed proposes the same mappings, given the same measurements.
     searcher: what proposes mappings, as for `placer search --searcher`. Mappings of the default searcher are measured
     only if they are predicted to pay; another searcher's are all measured, until the budget is spent.
     store: SQLite file in which results are kept.
@@ -60,6 +61,8 @@ def autoplace(
     takes its own, which changes the mathematics as data-parallel training does. This concerns only divided steps: while
     a search tries the untouched step and mappings of whole ops beside them, steps with the statistics of the whole
     batch and steps with those of each part take turns in one training.
+    That mappings are measured while the training goes on is the idea of HTF-MPR (Albaqsami, Hosseini & Bagherzadeh
+    2018; docs/htf-mpr.md says what differs); the default searcher is Placer's own (docs/decisions/007-hybrid.md).
     Returns the step to call; close it, or use it in a `with` block. Raises BadInputError for an invalid argument.
     """
     settings = OnlineSettings(
