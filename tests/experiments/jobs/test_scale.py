@@ -96,7 +96,7 @@ def test_the_same_seed_gives_the_same_model(data, model):
     assert again["constants"] == model[1]["constants"]
 
 
-def test_what_if(model):
+def test_a_prediction_for_many_devices_has_bounds_and_says_when_one_more_stops_paying(model):
     path, _ = model
     facts = said("scale", "predict", path, "filters=32", "batch=64", "act=gelu", "--vary", "devices=1..16", "--json")
     assert [row["value"] for row in facts["rows"]] == list(range(1, 17))

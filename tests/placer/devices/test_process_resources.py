@@ -54,7 +54,7 @@ def test_what_is_found_by_name_is_named(what, tmp_path):
     assert held is not None and (dropped_by_joining() or "").startswith(what)
 
 
-def test_what_stays_is_not(tmp_path):
+def test_what_outlasts_joining_is_not_named(tmp_path):
     held = [table(anonymous=True), tf.Variable(1.0), tf.random.Generator.from_seed(1)]
     held += [tf.data.Dataset.range(3).map(lambda i: i), tf.summary.create_noop_writer()]
     held += [tf.summary.create_file_writer(str(tmp_path / "closed")), Journal(tmp_path / "ours")]

@@ -18,7 +18,7 @@ TOPOLOGY = Topology((Device("worker:0", "cpu", 1000), Device("worker:1", "cpu"),
         ("1TB", 10**12), ("123", 123), (4096, 4096),
     ],
 )  # fmt: skip
-def test_sizes(text, found):
+def test_a_size_is_a_number_of_bytes_with_or_without_a_unit(text, found):
     assert size_bytes(text, "max_memory") == found
 
 

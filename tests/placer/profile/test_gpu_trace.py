@@ -126,7 +126,7 @@ def test_logical_gpus_of_one_card_are_told_apart_by_who_ran_the_op():
     [("net/a", "net/a"), ("net/a:MatMul", "net/a"), ("net/while/body/mul:Mul", "net/while"), ("b:X", None),
      ("void gemm<float, net/a>", None), ("", None), (":", None), ("net:X", None)],
 )  # fmt: skip
-def test_whose_a_kernel_is(name, op):
+def test_a_kernel_is_of_the_op_or_loop_that_its_name_begins_with(name, op):
     assert owner(name, {"net/a": "X", "net/while": "While"}) == op
 
 

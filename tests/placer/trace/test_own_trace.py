@@ -62,7 +62,7 @@ def test_a_call_reaches_its_arguments(how, two_cpus):
         assert float(values(placed.run_flat(flat))[0]) == float(expected)
 
 
-def test_a_bound_method(two_cpus):
+def test_a_bound_methods_own_trace_is_taken_for_arguments_given_by_name(two_cpus):
     class Trainer:
         def __init__(self):
             self.weight, self.traces = tf.Variable(1.0), 0

@@ -7,7 +7,6 @@ import gc
 import inspect
 import queue
 import threading
-import time
 import weakref
 
 import numpy as np
@@ -387,9 +386,14 @@ def test_a_producer_may_read_weights_while_the_step_waits_for_its_batch(two_cpus
 def test_a_producer_may_write_weights_while_an_untouched_step_waits_for_its_batch(two_cpus, live_hand, write):
     """The step holds the lock, and runs on the user's own variables, as does whoever makes its batch."""
     scale, weight, made, placed = tf.Variable(1.0), tf.Variable(0.0), queue.Queue(), threading.Event()
+    asked = threading.Semaphore(0)  # once for each number that a step waits for
+
+    def next_number():
+        asked.release()
+        return made.get()
 
     def numbers():
-        yield from iter(made.get, None)
+        yield from iter(next_number, None)
 
     @tf.function
     def step(iterator):
@@ -400,7 +404,8 @@ def test_a_producer_may_write_weights_while_an_untouched_step_waits_for_its_batc
         for i in range(UNTOUCHED + 6):
             if i >= UNTOUCHED:
                 assert placed.wait(LONG_S)  # steps that were recorded are not disturbed
-                time.sleep(0.05)  # so that the step waits
+            assert asked.acquire(timeout=LONG_S)
+            if i >= UNTOUCHED:
                 write(scale)
             made.put(1.0)
         made.put(None)

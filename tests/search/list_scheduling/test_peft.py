@@ -71,5 +71,5 @@ def test_a_link_that_is_missing_is_not_walked_into():
 
 
 @pytest.mark.parametrize("schedule", [peft, cpop])
-def test_memory_suffices(tight, schedule):
+def test_no_device_holds_more_than_its_memory(tight, schedule):
     assert all(used <= 24 for used in tight.mapping(_placement(schedule, tight)).memory_bytes)
