@@ -43,16 +43,19 @@ def with_local_statistics(graph: StepGraph, plan: SplitPlan) -> tuple[SplitPlan,
     return SplitPlan(divisions, plan.in_flight), normalized, sum(not region for region in regions)
 
 
-def kept_whole(plan: SplitPlan, made: int = 0, kept: int = 0) -> str | None:
-    """Return a sentence on what has no local statistics although they were asked for; None if all have them.
-
-    made, kept: the two numbers that `with_local_statistics` returns.
-    """
+def made_local(graph: StepGraph, plan: SplitPlan) -> tuple[SplitPlan, str | None]:
+    """Return (the plan with local statistics, a sentence on what has none; None if all have them)."""
+    plan, made, kept = with_local_statistics(graph, plan)
     if kept:
-        return (
+        return plan, (
             f"{kept} of {made + kept} batch normalisations keep the statistics of the whole batch, because what the "
             "step does with them could not be followed, or a part would have a single value of each channel."
         )
+    return plan, none_local(plan)
+
+
+def none_local(plan: SplitPlan) -> str | None:
+    """Return a sentence on a plan that has no local statistics although they were asked for; None if it has some."""
     return None if plan.is_local else NONE_LOCAL
 
 

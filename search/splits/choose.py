@@ -18,6 +18,7 @@ from placer.splits.plan import PlanError, SplitPlan
 from placer.splits.step import SplitStep, split_step
 from placer.splits.step_graph import StepGraph
 from placer.trace.capture import Captured
+from placer.trace.tracing import gist
 from search.defaults import DEFAULT_SEARCHER
 from search.session.prediction import Prediction
 from search.session.session import SearchSession
@@ -40,6 +41,11 @@ class Judged:
     policy: str
     step: SplitStep
     predicted_s: float
+
+
+def failed_in_words(error: Exception) -> str:
+    """A sentence on an error in a plan that the user did not ask for, so that the search goes on with whole ops."""
+    return f"ops stay whole, because dividing them failed ({type(error).__name__}: {gist(error)})."
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ NEEDED = (
 NO_ROOM = "ops stay whole, because the devices have no memory to measure divided steps beside whole ones."
 
 
-class Chosen(NamedTuple):
+class DividedStep(NamedTuple):
     """The step divided by a plan that the user gave or a policy made."""
 
     step: SplitStep
@@ -72,14 +72,14 @@ def divided_job(job: Job, over: Stop = never) -> Iterator[Job | None]:
 
 def _tried(job: Job, over: Stop) -> Job | None:
     from placer.devices.workers.deadline import DeviceLostError
-    from placer.trace.tracing import gist
+    from search.splits.choose import failed_in_words
 
     try:
         return _divided(job, over)
     except DeviceLostError:
         raise
     except Exception as error:  # dividing is an offer: the user did not ask for this plan
-        job.ended.append(f"ops stay whole, because dividing them failed ({type(error).__name__}: {gist(error)}).")
+        job.ended.append(failed_in_words(error))
         return None
 
 
@@ -101,8 +101,9 @@ def _divided(job: Job, over: Stop) -> Job | None:
     return Job(workbench, traced, profiled, beside=job)
 
 
-def _chosen(job: Job) -> Chosen | None:
+def _chosen(job: Job) -> DividedStep | None:
     """The divided step; None if nothing is divided."""
+    from placer.splits.local_statistics import made_local
     from placer.splits.step import split_step
     from placer.splits.step_graph import StepGraph
     from search.splits.pipeline import pipeline
@@ -119,12 +120,14 @@ def _chosen(job: Job) -> Chosen | None:
     if plan is None:
         plan = pipeline(graph, job.settings.micro_batches or 0, len(job.topology))
     if job.settings.is_local:
-        plan = _local(job, graph, plan)
+        plan, note = made_local(graph, plan)
+        if note is not None:
+            job.notes.append(note)
     made_here = job.settings.plan is None
     step = _fitting(job, graph, plan) if made_here else split_step(job.captured, plan, graph)
     if plan.in_flight is not None and not step.is_limited:
         job.notes.append(NEEDED)
-    return Chosen(step, policy=None)
+    return DividedStep(step, policy=None)
 
 
 def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
@@ -142,9 +145,9 @@ def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
     return with_variables(step)
 
 
-def _most_promising(job: Job) -> Chosen | None:
+def _most_promising(job: Job) -> DividedStep | None:
     """The step divided by the most promising plan; None if no plan promises enough."""
-    from placer.splits.local_statistics import kept_whole
+    from placer.splits.local_statistics import none_local
     from placer.splits.step import with_variables
 
     judge = _judge(job)
@@ -153,9 +156,9 @@ def _most_promising(job: Job) -> Chosen | None:
     if isinstance(found, str):
         job.ended.append(found)
         return None
-    if job.settings.is_local and (note := kept_whole(found.step.plan)) is not None:
+    if job.settings.is_local and (note := none_local(found.step.plan)) is not None:
         job.notes.append(note)
-    return Chosen(with_variables(found.step), found.policy)
+    return DividedStep(with_variables(found.step), found.policy)
 
 
 def _judge(job: Job) -> Judge:
@@ -165,13 +168,3 @@ def _judge(job: Job) -> Judge:
     # measured steps, which are faster than the sum of traced ops, would speak against every plan.
     profiled = Prediction.profiled(job.groups, job.topology, job.settings.headroom, job.settings.schedule)
     return Judge(job.captured, profiled, job.settings.groups, job.settings.seed, local=job.settings.is_local)
-
-
-def _local(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitPlan:
-    """The plan with separate statistics for each part. Note what cannot have them in the job."""
-    from placer.splits.local_statistics import kept_whole, with_local_statistics
-
-    plan, made, kept = with_local_statistics(graph, plan)
-    if (note := kept_whole(plan, made, kept)) is not None:
-        job.notes.append(note)
-    return plan

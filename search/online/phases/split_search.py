@@ -52,14 +52,14 @@ class SplitSearch:
         self._is_judged = True
 
 
-class Chosen(NamedTuple):
+class ChosenPlan(NamedTuple):
     """A plan of splits that was chosen."""
 
     number: int  # among the step's plans
     note: str | None  # how the plan differs from what was asked for, in words
 
 
-def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> Chosen | str:
+def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> ChosenPlan | str:
     """Return the plan that was given, or the most promising one; if no plan is worth a try, why no ops are divided.
 
     Raises BadInputError if a plan that was given cannot be carried out.
@@ -67,20 +67,18 @@ def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> 
     import tensorflow as tf
 
     from placer.graph.coarsen import coarsen
-    from placer.splits.local_statistics import kept_whole, with_local_statistics
+    from placer.splits.local_statistics import made_local, none_local
     from placer.splits.plan_files import read_plan
     from placer.splits.step_graph import StepGraph
-    from placer.trace.tracing import gist
     from search.session.prediction import Prediction
-    from search.splits.choose import Judge  # loads TensorFlow
+    from search.splits.choose import Judge, failed_in_words  # loads TensorFlow
 
     if settings.split != SPLIT_AUTO:
         plan, note = read_plan(settings.split), None
         if settings.is_local:
             captured = live.captured()
-            plan, made, kept = with_local_statistics(StepGraph(captured.graph_def, captured.input_names), plan)
-            note = kept_whole(plan, made, kept)
-        return Chosen(live.divide(plan), note)
+            plan, note = made_local(StepGraph(captured.graph_def, captured.input_names), plan)
+        return ChosenPlan(live.divide(plan), note)
     assert live.graph is not None  # profiled
     groups = coarsen(live.graph, settings.groups, topology)
     prediction = Prediction.profiled(groups, topology, settings.planned(WHOLE).headroom)
@@ -90,8 +88,8 @@ def chosen(live: LiveStepLike, settings: OnlineSettings, topology: Topology) -> 
         if isinstance(best, str):
             return best
         plan = best.step.plan
-        return Chosen(live.divide(plan), kept_whole(plan) if settings.is_local else None)
+        return ChosenPlan(live.divide(plan), none_local(plan) if settings.is_local else None)
     except (PlacerError, tf.errors.OpError):
         raise
     except Exception as error:  # dividing is optional: the user asked for no particular plan
-        return f"no ops are divided, because dividing them failed ({type(error).__name__}: {gist(error)})."
+        return failed_in_words(error)

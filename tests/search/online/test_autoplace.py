@@ -38,7 +38,7 @@ from search.online import controller
 from search.online.auto_step import AutoStep
 from search.online.autoplace import autoplace, place
 from search.online.interfaces import Steps
-from search.online.phases.split_search import Chosen, chosen
+from search.online.phases.split_search import ChosenPlan, chosen
 from search.online.settings import OnlineSettings
 from search.splits import choose
 from search.splits.candidates import plan_by
@@ -497,7 +497,7 @@ def test_a_training_says_where_local_statistics_change_nothing(make_step: Callab
     live: Any = SimpleNamespace(divide=lambda plan: 7, captured=lambda: captured)
     settings = OnlineSettings(split=str(path), split_batchnorm="local")
     found = chosen(live, settings, Topology((Device("cpu:0", "cpu"),)))
-    assert isinstance(found, Chosen) and found.number == 7
+    assert isinstance(found, ChosenPlan) and found.number == 7
     assert found.note is not None and "local statistics change nothing" in found.note
 
 
@@ -522,7 +522,7 @@ def test_a_failure_to_divide_leaves_ops_whole(error: Exception, is_said: bool, m
     live: Any = SimpleNamespace(graph=graph, captured=lambda: None)
     with nullcontext() if is_said else pytest.raises(type(error)):
         why = chosen(live, OnlineSettings(split="auto"), Topology((device,)))
-        assert why == "no ops are divided, because dividing them failed (ValueError: AddN of bool)."
+        assert why == "ops stay whole, because dividing them failed (ValueError: AddN of bool)."
 
 
 def test_a_file_without_splits_is_refused_at_the_door(make_step: Callable[[], Made], tmp_path: Path) -> None:

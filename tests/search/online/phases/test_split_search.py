@@ -7,7 +7,7 @@ from tests.search.online.simulated.machine import Machine
 from tests.search.online.simulated.training import Training
 
 
-def divided(share, monkeypatch, chosen=lambda *_: split_search.Chosen(1, None), **settings):
+def divided(share, monkeypatch, chosen=lambda *_: split_search.ChosenPlan(1, None), **settings):
     """A training whose divided step takes that share of the whole one's time, with a plan of splits."""
     monkeypatch.setattr(split_search, "chosen", chosen)
     machine = Machine(3)
