@@ -41,6 +41,7 @@ class ScalingFile(Document):
     seed: int
     mape: float
     mape_cv: float
+    extrinsic_bounds: tuple[float, float] | None = None
 
 
 def write_scaling(path: str | Path, model: ScalingModel) -> None:
@@ -67,6 +68,7 @@ def write_scaling(path: str | Path, model: ScalingModel) -> None:
         seed=model.seed,
         mape=model.mape,
         mape_cv=model.mape_cv,
+        extrinsic_bounds=model.extrinsic_bounds,
     )
     write_document(path, file)
 
@@ -78,7 +80,8 @@ def read_scaling(path: str | Path) -> ScalingModel:
         form = Form(tuple(tuple(term) for term in file.terms), tuple(file.extrinsic))
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from None
-    coding = Coding(form, {name: tuple(levels) for name, levels in file.levels.items()}, file.typical)
+    zeros = frozenset(name for name, (low, _) in file.ranges.items() if low == 0)
+    coding = Coding(form, {name: tuple(levels) for name, levels in file.levels.items()}, file.typical, zeros)
     _check(path, file, coding)
     return ScalingModel(
         coding=coding,
@@ -96,6 +99,7 @@ def read_scaling(path: str | Path) -> ScalingModel:
         seed=file.seed,
         mape=file.mape,
         mape_cv=file.mape_cv,
+        extrinsic_bounds=file.extrinsic_bounds,
     )
 
 

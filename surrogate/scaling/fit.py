@@ -86,6 +86,7 @@ def fit(
         samples=problem.bootstrap(constants),
         errors=np.quantile(errors, (np.arange(KEPT_ERRORS) + 0.5) / KEPT_ERRORS, method="hazen"),
         bounds=settings.intrinsic,
+        extrinsic_bounds=settings.extrinsic,
         ranges={n: (float(runs.numbers(n).min()), float(runs.numbers(n).max())) for n in coding.typical},
         usual={n: _usual(runs, n) for n in form.columns},
         rows=len(runs),
@@ -100,7 +101,7 @@ def fit(
 def checked(runs: Runs, form: Form, target: str, settings: FitSettings) -> tuple[Coding, Floats]:
     """Return the coding, and the seconds to explain. Raises BadInputError, of one line, for a missing column, a target
     that is not positive, varies too much, explains itself or has a name of OF_PREDICTIONS, a constant or negative
-    column, zeros under negative exponents, and fewer rows than constants.
+    column, zeros under exponents that are all negative, and fewer rows than constants.
     """
     for name in (target, *form.columns):
         if name not in runs.columns:
@@ -141,11 +142,11 @@ def _check_column(runs: Runs, name: str, bounds: tuple[float, float]) -> None:
     if (column < 0).any():
         row = int((column < 0).argmax())
         raise BadInputError(f"{where} is {column[row]:g} in row {runs.row(row)}; powers need numbers of 0 or more.")
-    if (column == 0).any() and bounds[0] < 0:
+    if (column == 0).any() and bounds[1] <= 0:
         row = int((column == 0).argmax())
         raise BadInputError(
             f"{where} is 0 in row {runs.row(row)}, which a negative exponent cannot take; "
-            "keep exponents at 0 or above (--exponents 0..3), or drop these rows."
+            "allow exponents above 0 (--exponents -3..3), or drop these rows."
         )
 
 
@@ -299,8 +300,11 @@ class ConstantsFit:
         return root * constants, np.full(len(constants), root)
 
     def _exponent_bounds(self) -> list[tuple[float, float]]:
-        settings = self.settings
-        return [settings.intrinsic] * len(self.coding.powers) + [settings.extrinsic] * len(self.coding.factors)
+        """Return the bounds of p and q. Those of a column that is 0 in a run begin at 0 or above."""
+        settings, zeros = self.settings, self.coding.zeros
+        columns = [(name, settings.intrinsic) for _, name in self.coding.powers]
+        columns += [(name, settings.extrinsic) for name, _ in self.coding.factors]
+        return [(max(low, 0.0) if name in zeros else low, high) for name, (low, high) in columns]
 
     def _bounds(self) -> tuple[Floats, Floats]:
         count = len(self.coding.coefficients)

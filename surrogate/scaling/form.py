@@ -87,13 +87,14 @@ class Coding:
     """A form, and the levels and typical values of the runs that it is fitted to.
 
     levels: the levels of each text column, sorted. typical: for each column of numbers the geometric mean of its
-    positive values, by which the column is divided. The constants are one vector: coefficients a, intrinsic exponents
-    p, extrinsic exponents q, and C.
+    positive values, by which the column is divided. zeros: the columns that are 0 in a run, which no negative exponent
+    can take. The constants are one vector: coefficients a, intrinsic exponents p, extrinsic exponents q, and C.
     """
 
     form: Form
     levels: Mapping[str, tuple[str, ...]]
     typical: Mapping[str, float]
+    zeros: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, form: Form, runs: Runs) -> Coding:
@@ -104,7 +105,8 @@ class Coding:
             if len(texts) > 1:
                 raise BadInputError(f"the term {short(JOIN.join(term))} joins {listed(texts)}, both text; keep one.")
         numbers = {n: runs.numbers(n) for n in form.columns if n not in levels}
-        return cls(form, levels, {name: _typical(values) for name, values in numbers.items()})
+        zeros = frozenset(name for name, values in numbers.items() if (values == 0).any())
+        return cls(form, levels, {name: _typical(values) for name, values in numbers.items()}, zeros)
 
     @cached_property
     def coefficients(self) -> tuple[tuple[int, str | None], ...]:

@@ -46,6 +46,7 @@ class ScalingModel:
     seed: int
     mape: float  # mean absolute relative error on the fitted rows
     mape_cv: float  # mean absolute relative error on rows left out
+    extrinsic_bounds: tuple[float, float] | None = None  # of the extrinsic exponents; None in older files
 
     def values(self, columns: Columns, constants: Floats | None = None) -> Floats:
         """Return the predicted values, [rows] in the target's unit; [sets, rows] for other `constants`, [sets,

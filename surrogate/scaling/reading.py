@@ -55,16 +55,25 @@ def intervals(model: ScalingModel) -> dict[str, tuple[float, float, float]]:
     return {name: (float(v), float(a), float(b)) for name, (v, a, b) in zip(model.coding.names, rows, strict=True)}
 
 
-def at_bounds(model: ScalingModel) -> list[str]:
-    """Return the names of intrinsic exponents that ended at a bound of their range, of summands that matter."""
-    found = []
-    first = len(model.coding.coefficients)
-    for k, (term, _) in enumerate(model.coding.powers):
-        weight = sum(a for a, (i, _) in zip(model.constants, model.coding.coefficients, strict=False) if i == term)
-        value = model.constants[first + k]
-        if weight > IDLE and min(abs(value - bound) for bound in model.bounds) < NEAR_BOUND:
-            found.append(model.coding.names[first + k].removeprefix("p "))
-    return found
+def at_bounds(model: ScalingModel) -> tuple[list[str], list[str]]:
+    """Return the names of exponents that ended at a bound of their range: the intrinsic ones of summands that matter,
+    and the extrinsic ones. The bound of 0 that a column has because it is 0 in a run does not count.
+    """
+    coding, inside, outside = model.coding, list[str](), list[str]()
+    first = len(coding.coefficients)
+    names, values = coding.names[first:], model.constants[first:]
+    for k, (term, _) in enumerate(coding.powers):
+        weight = sum(a for a, (i, _) in zip(model.constants, coding.coefficients, strict=False) if i == term)
+        if weight > IDLE and _is_at(values[k], model.bounds):
+            inside.append(names[k].removeprefix("p "))
+    for k in range(len(coding.powers), len(names) - 1):
+        if model.extrinsic_bounds is not None and _is_at(values[k], model.extrinsic_bounds):
+            outside.append(names[k].removeprefix("q "))
+    return inside, outside
+
+
+def _is_at(value: float, bounds: tuple[float, float]) -> bool:
+    return min(abs(value - bound) for bound in bounds) < NEAR_BOUND
 
 
 def stops_paying(model: ScalingModel, row: Mapping[str, Value], name: str, pays: float = PAYS) -> int | None:
@@ -89,16 +98,32 @@ def sentences(model: ScalingModel, columns: Columns, pays: float = PAYS) -> list
     idle = [f.name for f in found if f.matters < IDLE]
     if idle:
         lines.append(f"{', '.join(idle)} hardly matter{'s' if len(idle) == 1 else ''}.")
-    stuck = at_bounds(model)
-    if stuck:
+    inside, outside = at_bounds(model)
+    if inside:
         lines.append(
-            f"{listed(stuck)}: at the bound of its exponents, so the form does not suit. Columns whose effects "
+            f"{listed(inside)}: at the bound of its exponents, so the form does not suit. Columns whose effects "
             "multiply belong into one summand: --intrinsic a*b."
         )
+    if outside:
+        lines.append(
+            f"{listed(outside)}: at the bound of its exponents, beyond which its effect may go on: widen --exponents."
+        )
+    lines += _of_zeros(model)
     fixed = model.shares(columns)[CONSTANT]
     if fixed > IDLE:
         lines.append(f"{fixed:.0%} of the time is fixed, whatever is scaled.")
     return lines
+
+
+def _of_zeros(model: ScalingModel) -> list[str]:
+    """Say of which columns zeros have raised the lowest exponent."""
+    coding, names = model.coding, []
+    for name in sorted(coding.zeros):
+        bounds = model.extrinsic_bounds if name in coding.form.extrinsic else model.bounds
+        names += [name] if bounds is not None and bounds[0] < 0 else []
+    if not names:
+        return []
+    return [f"{listed(names)}: 0 in some runs, which a negative exponent cannot take, so none below 0 was tried there."]
 
 
 def _scaling(model: ScalingModel, factor: Factor, pays: float) -> str:

@@ -12,6 +12,7 @@ from scipy.optimize import nnls
 from placer.errors import BadInputError
 from surrogate.scaling.fit import ConstantsFit, FitSettings, checked, cross_validated, fit, nonnegative
 from surrogate.scaling.form import Form
+from surrogate.scaling.reading import sentences
 from surrogate.scaling.runs import Runs
 
 QUICK = FitSettings(samples=0, generations=60, folds=3)
@@ -238,7 +239,6 @@ def test_where_chance_would_miss_a_level_each_combination_keeps_its_rows():
     [
         ({"layers": [3.0] * 90}, PUBLISHED, "column 'layers' is 3.0 in every row"),
         ({"activation": ["relu"] * 90}, PUBLISHED, "column 'activation' is relu in every row"),
-        ({"filters": [0.0, *([1.0, 2.0] * 45)][:90]}, PUBLISHED, "column 'filters' is 0 in row 1, which a negative"),
         ({"batch": [-1.0, *([1.0, 2.0] * 45)][:90]}, PUBLISHED, "column 'batch' is -1 in row 1"),
         ({"step_s": [0.0, *([1.0, 2.0] * 45)][:90]}, PUBLISHED, "'step_s' is 0 in row 1; it must be above 0"),
         ({"step_s": ["fast", "slow"] * 45}, PUBLISHED, "column 'step_s' holds text"),
@@ -264,6 +264,26 @@ def test_zeros_are_welcome_where_exponents_are_not_negative():
     runs = of({"size": size, "step_s": 0.2 + 0.1 * size**1.5})
     model = fit(runs, Form.parse("size"), "step_s", replace(QUICK, intrinsic=(0.0, 3.0)))
     assert_allclose(model.values(runs.columns), runs.numbers("step_s"), rtol=0.02)
+
+
+def test_zeros_under_exponents_that_are_all_negative_are_refused():
+    cells = {**table(), "filters": [0.0, *([1.0, 2.0] * 45)][:90]}
+    with pytest.raises(BadInputError, match=r"column 'filters' is 0 in row 1, which a negative .* -3\.\.3"):
+        fit(of(cells), PUBLISHED, "step_s", replace(QUICK, intrinsic=(-3.0, 0.0)))
+
+
+def test_a_zero_bounds_the_exponents_of_its_column_only():
+    """With the exponents of all columns at 0 or above, no time could fall with devices."""
+    rng = np.random.default_rng(8)
+    dropout, layers, devices = rng.choice([0.0, 0.2, 0.5], 60), rng.integers(1, 9, 60), rng.integers(1, 9, 60)
+    cells = {"dropout": dropout, "layers": layers, "devices": devices}
+    runs = of({**cells, "step_s": (0.2 * layers + dropout) * devices**-0.8})
+    model = fit(runs, Form.parse("dropout,layers", "devices"), "step_s", QUICK)
+    assert model.mape < 0.02 and constant(model, "q devices") == pytest.approx(-0.8, abs=0.02)
+    assert constant(model, "p dropout") >= 0 and model.coding.zeros == {"dropout"}
+    lines = sentences(model, runs.columns)
+    assert any(line.startswith("dropout: 0 in some runs") for line in lines)
+    assert any(line.startswith("devices: doubling it takes 0.57x") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from placer.errors import BadInputError
 from surrogate.scaling.files import formula, read_scaling, write_scaling
 from surrogate.scaling.fit import FitSettings, fit
 from surrogate.scaling.form import Form
-from surrogate.scaling.reading import factors, intervals, sentences, stops_paying
+from surrogate.scaling.reading import at_bounds, factors, intervals, sentences, stops_paying
 from surrogate.scaling.runs import Runs
 
 
@@ -70,6 +70,21 @@ def test_a_form_that_does_not_suit_is_told_of():
     assert any("--intrinsic a*b" in line for line in sentences(sums, runs.columns))
     joined = fit(runs, Form.parse("a*b"), "step_s", FitSettings(samples=0, generations=60))
     assert not any("--intrinsic" in line for line in sentences(joined, runs.columns))
+
+
+def test_a_factor_at_the_bound_of_its_exponents_is_told_of(runs):
+    settings = FitSettings(extrinsic=(0.0, 3.0), samples=0, generations=60)
+    bounded = fit(runs, Form.parse("size,kind", "devices"), "step_s", settings)
+    assert at_bounds(bounded)[1] == ["devices"]
+    assert any(line.startswith("devices: at the bound") for line in sentences(bounded, runs.columns))
+
+
+def test_a_model_of_an_older_file_tells_nothing_of_extrinsic_bounds(runs, model, tmp_path):
+    path = tmp_path / "model.json"
+    write_scaling(path, model)
+    kept = {name: value for name, value in json.loads(path.read_text()).items() if name != "extrinsic_bounds"}
+    path.write_text(json.dumps(kept))
+    assert read_scaling(path).extrinsic_bounds is None and at_bounds(read_scaling(path))[1] == []
 
 
 def test_intervals_hold_their_values_most_of_the_time(model):
