@@ -40,7 +40,7 @@ def page_lines(facts: Facts) -> list[str]:
         "[search-quality](#search-quality).",
         "",
         "The mean over networks with its interval, of each network the mean over its seeds. *Within "
-        f"{NEAR:.0%}*: networks on which its choice at the end, with the first seed, is that near. *Measured*: the "
+        f"{NEAR:.0%}*: comparisons, of a network with a seed, at whose end its choice is that near. *Measured*: the "
         "fewest and the most that it measured on a network; a searcher ends early where it has nothing more to ask "
         "or the minutes are up.",
         "",
@@ -90,15 +90,12 @@ def _how(facts: Facts) -> str:
 
 
 def _over_all(name: str, rows: Rows) -> list[str]:
-    near = sum(row["near_after"] is not None and is_near(row["gap"]) for row in _first(rows))
-    measured = [row["measured"] for seeds in rows for row in seeds]
+    compared = [row for seeds in rows for row in seeds]
+    near = sum(row["near_after"] is not None and is_near(row["gap"]) for row in compared)
+    measured = [row["measured"] for row in compared]
     counts = f"{min(measured)}" if min(measured) == max(measured) else f"{min(measured)} to {max(measured)}"
     means = (_mean(over_networks(rows, f"gap_at_{count}")) for count in AT)
-    return [name, *means, f"{near} of {len(rows)}", counts]
-
-
-def _first(rows: Rows) -> list[Facts]:
-    return [seeds[0] for seeds in rows]
+    return [name, *means, f"{near} of {len(compared)}", counts]
 
 
 def _mean(gaps: Sequence[float]) -> str:

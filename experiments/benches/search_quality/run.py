@@ -14,7 +14,7 @@ from experiments.benches.search_quality.enumerated import enumerated
 from experiments.benches.taken_options import Takes
 
 KEPT = ("step_s", "spread_s", "repeats", "ratio_to_best_single", "measured", "asking_s", "ended")
-OF_SEEDS = ("ratio_to_best_single", "vs_peer", "best_peer")  # kept of each seed
+OF_SEEDS = ("ratio_to_best_single", "vs_peer", "best_peer", "step_s", "in_process_s")  # kept of each seed
 TAKES = Takes(workers=True, runs=True)
 
 
@@ -22,7 +22,7 @@ def bench_facts(options: BenchOptions) -> Facts:
     """Compare searchers and enumerate spaces. A network's figures are from the side-by-side end of its comparison."""
     by_model = {name: _network(runs) for name, runs in comparisons(options).items()}
     spaces = enumerated(options)
-    fine = [row for row in by_model.values() if "failed" not in row]
+    peers = [row["vs_peer"] for rows in by_seed(by_model) for row in rows if row["vs_peer"]]
     ratios, untouched = single_ratios(by_model), untouched_ratios(by_model)
     gaps = [space["gap"] for space in spaces.values() if "failed" not in space]
     return {
@@ -30,7 +30,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "geomean_interval": of_geomean(ratios),
         "geomean_to_untouched": geometric_mean(untouched) if untouched else None,
         "geomean_to_untouched_interval": of_geomean(untouched),
-        "worst_vs_peer": min((row["vs_peer"] for row in fine if row["vs_peer"]), default=None),
+        "worst_vs_peer": min(peers, default=None),
         "gap_to_enumerated": max(gaps, default=None),
         "by_model": by_model,
         "enumerated": spaces,
@@ -38,16 +38,22 @@ def bench_facts(options: BenchOptions) -> Facts:
     }
 
 
+def by_seed(by_model: Mapping[str, Facts]) -> list[list[Facts]]:
+    """The rows of each network that was compared, one for each seed."""
+    fine = [row for row in by_model.values() if "failed" not in row]
+    return [list(row["by_seed"].values()) if "by_seed" in row else [row] for row in fine]
+
+
 def single_ratios(by_model: Mapping[str, Facts]) -> list[float]:
     """How many times as fast as the best single device each network is: the geometric mean over its seeds."""
-    of_seeds = [row.get("by_seed", {"0": row}).values() for row in by_model.values() if "failed" not in row]
+    of_seeds = by_seed(by_model)
     known = [[row["ratio_to_best_single"] for row in rows if row["ratio_to_best_single"]] for rows in of_seeds]
     return [geometric_mean(ratios) for ratios in known if ratios]
 
 
 def untouched_ratios(by_model: Mapping[str, Facts]) -> list[float]:
-    """How many times as fast as TensorFlow alone on all cores each network is."""
-    return [row["in_process_s"] / row["step_s"] for row in by_model.values() if "failed" not in row]
+    """How many times as fast as TensorFlow alone on all cores each network is: the geometric mean over its seeds."""
+    return [geometric_mean(row["in_process_s"] / row["step_s"] for row in rows) for rows in by_seed(by_model)]
 
 
 def vs_peer(peer_s: float | None, single_s: float | None, delivered_s: float) -> float | None:
@@ -61,8 +67,8 @@ def _network(runs: Mapping[int, Facts]) -> Facts:
     failed = next((row for row in rows.values() if "failed" in row), None)
     if failed is not None:
         return failed
-    by_seed = {str(seed): {key: row[key] for key in OF_SEEDS} for seed, row in rows.items()}
-    return {**next(iter(rows.values())), **({"by_seed": by_seed} if len(rows) > 1 else {})}
+    seeds = {str(seed): {key: row[key] for key in OF_SEEDS} for seed, row in rows.items()}
+    return {**next(iter(rows.values())), **({"by_seed": seeds} if len(rows) > 1 else {})}
 
 
 def judged(facts: Facts) -> Facts:

@@ -14,7 +14,7 @@ from experiments.benches.sample_efficiency import run as sample_efficiency
 from experiments.benches.search_quality import enumerated
 from experiments.benches.search_quality import run as search_quality
 from experiments.benches.search_quality.enumerated import FINALISTS, _finalists, canonical, enumerate_job, placements
-from experiments.benches.search_quality.page import page_lines
+from experiments.benches.search_quality.page import headline, page_lines
 from experiments.jobs.search.finding import Progress, Trial
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
@@ -105,7 +105,7 @@ def test_a_peer_would_deliver_the_single_device_too(comparing, monkeypatch):
     old = {**facts, "by_model": {"moe": {**moe, "vs_peer": 1.2}}, "worst_vs_peer": 1.2}
     for lines in (page_lines(facts), page_lines(old)):
         (row,) = (line for line in lines if line.startswith("| `moe` | 200.0 ms"))
-        assert "| heft | 240.0 ms | 1.000 |" in row and "Worst against a peer: 1.000." in lines
+        assert "| heft | 240.0 ms | 1.000 |" in row and "Worst against a peer, of all seeds: 1.000." in lines
 
 
 def test_what_a_signal_ended_is_compared_again(tmp_path, monkeypatch):
@@ -160,11 +160,13 @@ def test_quick_networks_are_compared_with_several_seeds_which_count_by_their_mea
     monkeypatch.setattr(comparisons, "compare_in_process", compare)
     two = BenchOptions(("towers", "alexnet"), runs=comparing.path / "runs")
     facts = run_bench("sample-efficiency", two, record=False)
-    assert asked == [("towers", 0, comparisons.LONGER), ("towers", 1, 0), ("alexnet", 0, comparisons.LONGER)]
+    assert asked == [("towers", 0, comparisons.LONGER), ("towers", 1, comparisons.LONGER), ("alexnet", 0, comparisons.LONGER)]
     towers = facts["by_model"]["towers"]
     assert towers["gap_at_20"] == 0.0 and towers["seeds"]["1"][DEFAULT_SEARCHER]["gap_at_20"] == 0.25
     assert facts["mean_gaps"]["20"] == pytest.approx((0.125 + 0.0) / 2)
+    assert facts["gap_at_20"] == 0.25  # of all seeds the worst
     page = "\n".join(efficiency_page.page_lines(facts))
+    assert "| 2 of 3 | 1 to 11 |" in page  # near at the end of all comparisons except one
     assert f"| {DEFAULT_SEARCHER} | 3.5% | 17.0% | 17.7% |" in page  # deviations of 0.2, 0.01 and 0 from 0.25
     assert "on the networks on which a comparison is quick (`towers`)" in page
     facts = run_bench("search-quality", two, record=False)
@@ -173,6 +175,10 @@ def test_quick_networks_are_compared_with_several_seeds_which_count_by_their_mea
     assert [by_seed[seed]["ratio_to_best_single"] for seed in ("0", "1")] == pytest.approx([2.0, 1.6])
     assert facts["geomean_ratio"] == pytest.approx(((2.0 * 1.6) ** 0.5 * 2.0) ** 0.5)
     assert "| `towers` | 2.00, 2.000 against heft | 1.60, 1.600 against heft |" in page_lines(facts)
+    assert facts["worst_vs_peer"] == pytest.approx(1.6)
+    assert facts["geomean_to_untouched"] == pytest.approx(((0.9 * 0.72) ** 0.5 * 0.9) ** 0.5)
+    assert "Worst against a peer, of all seeds: 1.600." in page_lines(facts)
+    assert "slower in 0 of 3 comparisons" in headline(facts)
 
 
 def test_the_page_says_where_the_longer_search_found_the_best_known_and_where_it_was_cut_short(comparing):
