@@ -52,6 +52,13 @@ class Scores:
         """Join the scores of several networks, one after the other."""
         return cls(*(np.concatenate([getattr(scores, f.name) for scores in several]) for f in fields(cls)))
 
+    @classmethod
+    def of_networks(cls, several: Sequence[Scores]) -> Scores:
+        """Return the mean scores of each network, [networks]: what is judged if there are several, because the folds of
+        one network tell nothing of how regressors differ on others.
+        """
+        return cls(*(np.array([getattr(scores, f.name).mean() for scores in several]) for f in fields(cls)))
+
 
 def splits(count: int, folds: int = FOLDS, repeats: int = REPEATS, seed: int = 0) -> Iterator[tuple[Rows, Rows]]:
     """Yield (rows to learn from, rows to judge by) of `count` rows. In each repeat every row is judged once.
@@ -143,7 +150,8 @@ def eligible(scores: Mapping[str, Scores], repeats: int = REPEATS) -> list[str]:
     """Return the regressors whose MAPE is above the lowest by at most one standard error of the difference.
 
     Differences are taken fold by fold, because a fold that is hard for one regressor is hard for all. All repeats count
-    as one, because they judge the same mappings.
+    as one, because they judge the same mappings. Give the scores of several networks as `Scores.of_networks`, with
+    repeats=1.
     """
     best = min(scores, key=lambda name: float(scores[name].mape.mean()))
     apart = {name: found.mape - scores[best].mape for name, found in scores.items()}

@@ -60,7 +60,10 @@ def compared(samples: Sequence[MeasuredMappings]) -> Facts:
         by_model[sample.model] = _facts_of(sample, scores)
         print(f"{sample.model}: {by_model[sample.model]['winner']} predicts best", file=sys.stderr)
     total = {name: Scores.joined([scores[name] for scores in all_scores]) for name in REGRESSORS}
-    won = winner(total)
+    several = len(samples) > 1
+    judged = {n: Scores.of_networks([scores[n] for scores in all_scores]) for n in REGRESSORS} if several else total
+    repeats = 1 if several else CV_REPEATS
+    won = winner(judged, repeats)
     for model, folds in folds_by_model.items():
         by_model[model]["points"] = points(folds[:FOLDS], won)
     ordered = {name: Scores.joined([scores[name] for scores in in_order_scores]) for name in REGRESSORS}
@@ -68,7 +71,7 @@ def compared(samples: Sequence[MeasuredMappings]) -> Facts:
         "table": table(total),
         "table_in_order": table(ordered),
         "winner": won,
-        "eligible": eligible(total),
+        "eligible": eligible(judged, repeats),
         "baseline": BASELINE,
         "networks": [sample.model for sample in samples],
         "n_mappings": sum(len(sample) for sample in samples),

@@ -160,7 +160,11 @@ def test_quick_networks_are_compared_with_several_seeds_which_count_by_their_mea
     monkeypatch.setattr(comparisons, "compare_in_process", compare)
     two = BenchOptions(("towers", "alexnet"), runs=comparing.path / "runs")
     facts = run_bench("sample-efficiency", two, record=False)
-    assert asked == [("towers", 0, comparisons.LONGER), ("towers", 1, comparisons.LONGER), ("alexnet", 0, comparisons.LONGER)]
+    assert asked == [
+        ("towers", 0, comparisons.LONGER),
+        ("towers", 1, comparisons.LONGER),
+        ("alexnet", 0, comparisons.LONGER),
+    ]
     towers = facts["by_model"]["towers"]
     assert towers["gap_at_20"] == 0.0 and towers["seeds"]["1"][DEFAULT_SEARCHER]["gap_at_20"] == 0.25
     assert facts["mean_gaps"]["20"] == pytest.approx((0.125 + 0.0) / 2)

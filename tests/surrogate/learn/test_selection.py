@@ -158,6 +158,16 @@ def test_scores_of_networks_are_joined_in_order():
     assert len(joined.mape) == 5
 
 
+def test_a_difference_on_one_network_of_four_is_not_clear_however_many_folds_show_it():
+    """Fifteen folds of one network agree, but the other three say nothing."""
+    best = [scores(0.05, 0.1, 15) for _ in range(4)]
+    other = [scores(0.06 if network == 0 else 0.05, 0.0, 15) for network in range(4)]
+    assert eligible({"best": Scores.joined(best), "other": Scores.joined(other)}) == ["best"]
+    judged = {"best": Scores.of_networks(best), "other": Scores.of_networks(other)}
+    assert judged["other"].mape.tolist() == pytest.approx([0.06, 0.05, 0.05, 0.05])
+    assert eligible(judged, repeats=1) == ["best", "other"] and winner(judged, repeats=1) == "other"
+
+
 def test_a_regressor_that_learns_beats_the_baseline_where_the_simulator_is_wrong():
     rng = np.random.default_rng(2)
     x = rng.uniform(0.1, 1.0, (60, 4))
