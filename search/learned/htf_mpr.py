@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from placer.errors import BadInputError
+from placer.result import Measured
 from search.initial.expert import expert_placements
 from search.learned.bayesian import BayesGp, BayesianSettings, bayesian_proposal, tried_beside_singles
 from search.learned.genetic import Breeding, Contrast, Fitness, Operators, evolve, most_promising
@@ -126,27 +127,31 @@ class HtfMpr(Searcher):
             return simulated
         table, step_s = self.view.table(list(known)), np.array(list(known.values()))
         try:
-            self._compare(table, step_s)
+            self._compare()
             regressor = make_regressor(self.chosen, self.rng.getrandbits(31)).fit(table, step_s)
         except BadInputError:  # no measured mapping has finite features
             return simulated
         return learned
 
-    def _compare(self, table: Table, step_s: Table) -> None:
-        """Choose a regressor, and note why, unless one was given or the last choice is still good."""
+    def _compare(self) -> None:
+        """Choose a regressor by the mappings that ran, and note why, unless one was given or the last choice is still
+        good.
+        """
         from surrogate.learn.selection import compared_in_order
 
-        if self.settings.regressor or len(step_s) < self.settings.again * self.compared:
+        if self.settings.regressor or len(self.told) < self.settings.again * self.compared:
             return
+        ran = {p: result.step_s for p, result in self.told.items() if isinstance(result, Measured)}
+        table, step_s = self.view.uncalibrated().table(list(ran)), np.array(list(ran.values()))
         errors = compared_in_order(self.view.regressors(), table, step_s, self.rng.getrandbits(31))
-        before, self.chosen, self.compared = self.chosen, next(iter(errors)), len(step_s)
+        before, self.chosen, self.compared = self.chosen, next(iter(errors)), len(self.told)
         if self.chosen == before:
             return
         others = ", ".join(f"{name} {error:.1%}" for name, error in list(errors.items())[1:3])
         erred = f", which erred by {errors[self.chosen]:.1%} where it predicted later mappings from earlier ones"
         erred += f" (next: {others})" if others else ""
         self.notes.append(
-            f"{'stage 2' if not before else 'another fitness'} after {len(step_s)} mappings: the genetic algorithm's "
+            f"{'stage 2' if not before else 'another fitness'} after {self.compared} mappings: the genetic algorithm's "
             f"fitness is {self.chosen}{erred if math.isfinite(errors[self.chosen]) else ''}."
         )
 

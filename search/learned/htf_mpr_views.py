@@ -30,6 +30,12 @@ class View(ABC):
         """Return the features, [placements, features]."""
 
     @abstractmethod
+    def uncalibrated(self) -> View:
+        """Return the same view by costs that no measured step has corrected: calibrated costs have seen the mappings
+        that regressors are to predict when they are compared.
+        """
+
+    @abstractmethod
     def regressors(self) -> list[str]:
         """Return the names of the competing regressors."""
 
@@ -51,6 +57,10 @@ class SimulatedNumbers(View):
             table[~np.isfinite(table)] = 0.0  # from a missing link, which this objective does not need
             table[:, MAKESPAN] = self.problem.predict_many(rows)
         return table
+
+    def uncalibrated(self) -> View:
+        """Return the view of the problem with profiled costs."""
+        return SimulatedNumbers(self.problem.uncalibrated, self.most_stretches)
 
     def regressors(self) -> list[str]:
         """Return all names except the generic performance model, which takes as long as the others together."""
@@ -79,6 +89,10 @@ class DeviceShares(View):
         cells = of[None, :] * devices + np.array(placements)
         np.add.at(table, (np.arange(len(placements))[:, None], cells), share[None, :])
         return table
+
+    def uncalibrated(self) -> View:
+        """Return this view, which has no costs."""
+        return self
 
     def regressors(self) -> list[str]:
         """Return the names of the regressors that learn from any features."""

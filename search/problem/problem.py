@@ -67,6 +67,8 @@ class Problem:
     judge: Callable[[NDArray[np.int32]], NDArray[np.float64]] | None = None
     # Bytes that each op holds beside its `memory_bytes` when the step holds most (Prediction.problem).
     kept_bytes: tuple[float, ...] | None = None
+    # Makes the same problem with costs that no measured step has corrected; None if this problem's are such costs.
+    profiled: Callable[[], Problem] | None = None
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -105,6 +107,11 @@ class Problem:
         from surrogate.features.mapping_features import MappingFeatures
 
         return MappingFeatures(self.simulator, self.base_s)
+
+    @cached_property
+    def uncalibrated(self) -> Problem:
+        """Return the same problem with costs that no measured step has corrected."""
+        return self if self.profiled is None else self.profiled()
 
     @cached_property
     def units(self) -> tuple[tuple[int, ...], ...]:

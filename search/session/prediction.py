@@ -98,8 +98,12 @@ class Prediction:
             headroom=self.headroom,
             base_s=calibration.base_s,
             judge=self._judge,
+            profiled=None if self.predictor.given is None else self._uncalibrated,
         )
         return problem if self._is_roomy_by_limits else with_tensors(problem, _kept_bytes(self.groups))
+
+    def _uncalibrated(self) -> Problem:
+        return replace(self, predictor=replace(self.predictor, given=None)).problem
 
     def _judge(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the predicted seconds of steps, op by op. rows: [placements, units of `problem`]."""

@@ -80,6 +80,28 @@ def test_the_regressors_are_compared_and_the_change_of_stages_is_noted(towers, k
     assert searcher.compared == 12
 
 
+def test_regressors_are_compared_by_mappings_that_ran_and_by_costs_that_have_not_seen_them(towers, monkeypatch):
+    """Calibrated costs fit what was told, and a failure's place in the table is no time that was measured."""
+    given = []
+
+    def compared(names, x, step_s, seed):
+        given.append((x, step_s))
+        return {"ridge": 0.1}
+
+    monkeypatch.setattr("surrogate.learn.selection.compared_in_order", compared)
+    calibrated = replace(towers, cost_s=3 * towers.costs, profiled=lambda: towers)
+    searcher = HtfMpr(towers, settings=replace(EAGER, regressor=None))
+    searcher.rebase(calibrated)
+    for i in range(EAGER.first):
+        searcher.tell(searcher.ask(), Failed("error") if i == 3 else Measured(1.0 + i))
+    searcher.ask()
+    ((x, step_s),) = given
+    assert step_s.tolist() == [1.0, 2.0, 3.0, 5.0, 6.0] and searcher.compared == EAGER.first
+    ran = [p for p, result in searcher.told.items() if isinstance(result, Measured)]
+    assert x[:, MAKESPAN] == pytest.approx(towers.predict_many(ran))
+    assert searcher.view.table(ran)[:, MAKESPAN] == pytest.approx(calibrated.predict_many(ran))
+
+
 @pytest.mark.some(1, rest="nightly")
 def test_what_the_devices_alone_say_is_learnt(problem):
     """Where each stretch of the network has a device that suits it, that is found without any simulated number."""

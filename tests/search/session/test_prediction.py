@@ -50,6 +50,16 @@ def test_a_calibrated_prediction_keeps_the_schedule():
     assert calibrated.order_of(CUT).index("wide") < calibrated.order_of(CUT).index("long")
 
 
+def test_a_calibrated_problem_knows_the_costs_that_were_profiled():
+    profiled = Prediction.profiled(GROUPS, TOPOLOGY, 0.0)
+    slow = [(CUT, Measured(100.0)), ((0,) * len(GRAPH), Measured(100.0))]
+    calibrated = profiled.calibrated_of(slow).problem
+    cut = [profiled.placement(CUT)]
+    assert calibrated.predict_many(cut) > profiled.problem.predict_many(cut)
+    assert calibrated.uncalibrated.predict_many(cut) == profiled.problem.predict_many(cut)
+    assert profiled.problem.uncalibrated is profiled.problem
+
+
 def test_an_unknown_schedule_is_refused():
     with pytest.raises(BadInputError, match="none of rank, donf, fifo"):
         order("lifo")
