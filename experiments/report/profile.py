@@ -28,7 +28,9 @@ def profile_facts(found: ProfileResult) -> Facts:
 
 
 def family_facts(models: OperatorModels) -> list[Facts]:
-    """For each family, its rows, the chosen regressor, and its cross-validated errors (None if they are not known)."""
+    """For each family, its rows, the chosen regressor, and its cross-validated errors (None if they are not known).
+    rows_tried: the rows that were cross-validated; 0 if none was.
+    """
     facts = []
     for family, model in models.by_family.items():
         score = model.scores.get(model.choice)
@@ -37,6 +39,7 @@ def family_facts(models: OperatorModels) -> list[Facts]:
                 "device_kind": models.device_kind,
                 "family": family,
                 "rows": model.rows,
+                "rows_tried": model.tried,
                 "regressor": model.choice,
                 "mape_unseen_shapes": None if score is None else score.shapes,
                 "mape_unseen_networks": None if score is None else score.networks,
@@ -44,6 +47,12 @@ def family_facts(models: OperatorModels) -> list[Facts]:
             }
         )
     return facts
+
+
+def rows_in_words(row: Facts) -> str:
+    """How many rows a family has, and on how many its regressor was chosen and its errors found, if on fewer."""
+    tried = row.get("rows_tried") or row["rows"]
+    return f"{row['rows']}" if tried >= row["rows"] else f"{row['rows']} (errors of {tried})"
 
 
 def show_profile(found: ProfileResult) -> None:
@@ -57,7 +66,7 @@ def show_profile(found: ProfileResult) -> None:
             table.add_column(column, justify="left" if column == "regressor" else "right")
         for row in family_facts(models):
             cells = (percent(row[f"mape_{name}"]) for name in ("unseen_shapes", "unseen_networks", "time_weighted"))
-            table.add_row(row["family"], str(row["rows"]), row["regressor"], *cells)
+            table.add_row(row["family"], rows_in_words(row), row["regressor"], *cells)
         console.print(table)
     console.print(
         f"Cross-validated; over ops of at least {SMALL_S * 1e6:.0f} us, or all of a family that has none. "

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow
+from surrogate.operators.base_ops import folds_of
 from surrogate.operators.features import families, family_of, features, traffic, work
 from surrogate.operators.hardware import REFERENCE, Hardware, hardware_of
 from surrogate.operators.regressors import Floats, OperatorRegressor, OperatorTable, Roofline, candidates, fit_all
@@ -65,6 +66,7 @@ class FamilyModel:
     scores: dict[str, Score]
     spread_small: float = 0.5
     spread: float = 0.3
+    tried: int = 0  # how many of the rows were cross-validated, for `scores` and the choice
 
     def predict(self, operators: Sequence[Operator], single: bool, hardware: Hardware) -> list[OpTime]:
         """Return the times of operators whose types this model has seen. Regressors that disagree widen the spread."""
@@ -238,23 +240,23 @@ def _fit_family(family: str, rows: Sequence[OperatorRow], speeds: _Speeds, fixed
     fit_all(kept, table, log_s)
     miss, small = _mean(misses[0], combinations[choice]), np.exp(tried) < SMALL_S
     spreads = [float(np.std(miss[some])) if some.any() else float(np.std(miss)) for some in (small, ~small)]
-    return FamilyModel(family, types, len(rows), choice, kept, scores, *spreads)
+    return FamilyModel(family, types, len(rows), choice, kept, scores, spreads[0], spreads[1], len(tried))
 
 
 def _roofline_only(
     family: str, types: tuple[str, ...], rows: Sequence[OperatorRow], table: OperatorTable, log_s: Floats
 ) -> FamilyModel:
-    """Fit the roofline alone. Its score comes from predicting each signature by a fit of the others, so a family with
-    a single signature has no score.
+    """Fit the roofline alone. Its score comes from predicting each base op by a fit of the others, so a family with a
+    single signature has no score.
     """
     roofline = Roofline()
-    of_row = np.unique([row.operator.signature for row in rows], return_inverse=True)[1]
+    of_row = np.unique(folds_of(rows), return_inverse=True)[1]
     scores, spread = {}, LEAST_SPREAD
     if of_row.max() > 0:
         miss = _left_out({ROOFLINE: roofline}, table, log_s, of_row)[ROOFLINE]
         scores, spread = {ROOFLINE: _score(miss, None, log_s)}, max(float(np.std(miss)), LEAST_SPREAD)
     roofline.fit(table, log_s)
-    return FamilyModel(family, types, len(table), ROOFLINE, (roofline,), scores, spread, spread)
+    return FamilyModel(family, types, len(table), ROOFLINE, (roofline,), scores, spread, spread, len(table))
 
 
 def _cross_validated(
@@ -263,21 +265,21 @@ def _cross_validated(
     """Return log(predicted / measured) per regressor on unseen shapes, then on unseen networks if there are several;
     and the log seconds of the rows that were tried.
     """
-    signatures = np.array([row.operator.signature for row in rows])
+    signatures, apart = np.array([row.operator.signature for row in rows]), folds_of(rows)
     distinct = np.unique(signatures)
     chance = np.random.default_rng(0)
     some = chance.permutation(distinct)[: max(FEWEST, int(len(distinct) * MOST / len(rows)))]
     tried = np.flatnonzero(np.isin(signatures, some))
     part, part_s = table.take(tried), log_s[tried]
-    groupings = _groupings([rows[int(i)] for i in tried], signatures[tried])
+    groupings = _groupings([rows[int(i)] for i in tried], apart[tried])
     return [_left_out(regressors, part, part_s, groups) for groups in groupings], part_s
 
 
-def _groupings(rows: Sequence[OperatorRow], signatures: NDArray[np.str_]) -> list[NDArray[np.intp]]:
-    """Return each row's fold number in two groupings: rows of one signature stay together, or rows of one network. The
-    second is missing if all rows are of one network.
+def _groupings(rows: Sequence[OperatorRow], apart: NDArray[np.str_]) -> list[NDArray[np.intp]]:
+    """Return each row's fold number in two groupings: rows of one base op (`apart`, [rows]) stay together, or rows of
+    one network. The second is missing if all rows are of one network.
     """
-    distinct, of_row = np.unique(signatures, return_inverse=True)
+    distinct, of_row = np.unique(apart, return_inverse=True)
     folds = np.random.default_rng(0).permutation(len(distinct)) % FOLDS
     networks = np.unique([row.network for row in rows], return_inverse=True)[1] % NETWORK_FOLDS
     by_shape = folds[of_row]

@@ -10,21 +10,24 @@ from typing import NamedTuple
 from experiments.benches.bench import Facts
 from experiments.report.profile import family_facts
 from placer.profile.operators.dataset import YARDSTICKS, OperatorRow
+from surrogate.operators.base_ops import bases_of
 from surrogate.operators.models import SMALL_S, OperatorModels, fit_models
 
-HELD_OUT_SHARE = 5  # every fifth signature
+HELD_OUT_SHARE = 5  # every fifth base op
 NOTHING_S = 1e-9
 
 
 def evaluated(rows: Sequence[OperatorRow], networks: Sequence[str]) -> Facts:
-    """Hold out `networks` and every HELD_OUT_SHARE-th signature; fit the rest. Returns errors on the rows held out."""
+    """Hold out `networks` and every HELD_OUT_SHARE-th base op, with all that comes from it; fit the rest. Returns
+    errors on the rows held out.
+    """
     marks = [row for row in rows if row.network == YARDSTICKS]
     timed = [row for row in rows if row.median_s > NOTHING_S and row.network != YARDSTICKS]
     others = [row for row in timed if row.network not in networks]
-    held_out = {s for s in {row.operator.signature for row in others} if int(s, 16) % HELD_OUT_SHARE == 0}
-    train = [row for row in others if row.operator.signature not in held_out]
+    is_held_out = [int(base, 16) % HELD_OUT_SHARE == 0 for base in bases_of(others)]
+    train = [row for row, out in zip(others, is_held_out, strict=True) if not out]
     seen = {row.operator.signature for row in train}
-    shapes = [row for row in others if row.operator.signature in held_out]
+    shapes = [row for row, out in zip(others, is_held_out, strict=True) if out]
     whole = [row for row in timed if row.network in networks and row.operator.signature not in seen]
     models = fit_models([*train, *marks])
     on_shapes = _predicted(models, shapes)
@@ -52,6 +55,7 @@ def evaluated(rows: Sequence[OperatorRow], networks: Sequence[str]) -> Facts:
         "n_test_unseen_networks": len(big_networks),
         "counted_from_s": SMALL_S,
         "held_out_networks": list(networks),
+        "held_out_whole_ops": True,
         "families": family_facts(models),
         "by_regressor": by_regressor(models),
     }

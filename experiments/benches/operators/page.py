@@ -8,6 +8,7 @@ from experiments.benches.bench import Facts, missing_lines
 from experiments.benches.intervals import mean_in_words
 from experiments.benches.operators.left_out_page import errors_of, left_out_lines
 from experiments.benches.operators.plot import PICTURE
+from experiments.report.profile import rows_in_words
 from experiments.report.text import markdown_table, percent
 
 QUESTION = "How well are times predicted of ops, and of steps of networks, that were never measured?"
@@ -46,7 +47,7 @@ def headline(facts: Facts) -> str:
 def page_lines(facts: Facts) -> list[str]:
     """The errors in words, per family and per regressor."""
     by_family = [
-        [row["family"], str(row["rows"]), row["regressor"],
+        [row["family"], rows_in_words(row), row["regressor"],
          *(percent(row[f"mape_{name}"]) for name in ("unseen_shapes", "unseen_networks", "time_weighted"))]
         for row in facts["families"]
     ]  # fmt: skip
@@ -55,7 +56,7 @@ def page_lines(facts: Facts) -> list[str]:
         for name, errors in facts["by_regressor"].items()
     ]
     return [
-        f"{facts['n_train']} rows fitted; held out: every fifth op signature ({facts['n_test']} rows) and the "
+        f"{facts['n_train']} rows fitted; held out: every fifth {_held_out(facts)} ({facts['n_test']} rows) and the "
         f"networks {', '.join(facts['held_out_networks']) or 'none'} ({facts['n_test_unseen_networks']} rows with "
         f"signatures not fitted). Counted are ops of at least {facts['counted_from_s'] * 1e6:.0f} us. Each measured "
         f"time is the median of {facts['repeats']} repeats, in passes minutes apart over {len(facts['networks'])} "
@@ -87,6 +88,13 @@ def page_lines(facts: Facts) -> list[str]:
         *left_out_lines(facts),
         *missing_lines(facts.get("missing", {})),
     ]
+
+
+def _held_out(facts: Facts) -> str:
+    """What every fifth of is held out; of older records single signatures."""
+    if not facts.get("held_out_whole_ops"):
+        return "op signature, while the same op at other sizes may be among the fitted"
+    return "op, with the same op at other batch sizes and as rescaled for the profile"
 
 
 def _swept(facts: Facts) -> str:

@@ -135,7 +135,7 @@ def matmul_row(m: int, k: int, network: str, source: str = "step") -> OperatorRo
     inputs = (Tensor((m, k), "float32"), Tensor((k, 64), "float32"))
     op = Operator("MatMul", inputs, (Tensor((m, 64), "float32"),), {}, 2.0 * m * k * 64)
     seconds = 2e-5 + (op.flops or 0.0) / 1e10
-    return OperatorRow(op, "worker:0", "cpu", "here", m, network, "forward", source, seconds, seconds, 0.0, 20)
+    return OperatorRow(op, "worker:0", "cpu", "here", 8, network, "forward", source, seconds, seconds, 0.0, 20)
 
 
 ROWS = [

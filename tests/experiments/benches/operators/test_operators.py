@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,18 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.benches.bench import BenchOptions
-from experiments.benches.operators import run
+from experiments.benches.operators import held_out, run
 from experiments.benches.operators.elsewhere import elsewhere_facts
+from experiments.benches.operators.held_out import evaluated
 from experiments.benches.operators.left_out import DEVICES, left_out
 from experiments.benches.operators.left_out_page import left_out_lines
-from experiments.benches.operators.page import _aims, _elsewhere_lines, headline
+from experiments.benches.operators.page import _aims, _elsewhere_lines, headline, rows_in_words
 from experiments.benches.operators.plot import draw, fill
 from experiments.benches.operators.run import left_out_facts, profiled, summary
 from experiments.benches.process import alone
 from placer.measure.store import Store
 from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow, Tensor, from_record
+from surrogate.operators.models import fit_models
 
 
 def row(step_s: float, predicted_s: float, by_prediction_s: float, by_profile_s: float) -> dict[str, Any]:
@@ -136,6 +139,27 @@ def test_other_hardware_is_predicted_by_yardsticks_and_not_by_peaks() -> None:
     assert heads.startswith("| network | ops |") and rows[-1].startswith("| `other` | 25 | ")
     without = [row for row in here if row.network != YARDSTICKS]
     assert elsewhere_facts(without, there) == {} == elsewhere_facts(here, without)
+
+
+def test_what_comes_from_an_op_that_is_held_out_is_not_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows are of one op, at 12 batch sizes: either all are held out or none is."""
+
+    def row(batch: int) -> OperatorRow:
+        data = Tensor((batch, 64), "float32")
+        op = Operator("Relu", (data,), (data,), {}, 64.0 * batch)
+        return OperatorRow(op, "cpu:0", "cpu", "m", batch, "net", "forward", "step", 1e-4, 1e-4, 0.0, 9)
+
+    other = replace(row(8), operator=replace(row(8).operator, type="Tanh"))
+    for share, counts in ((1, 0), (16**16, 13)):
+        monkeypatch.setattr(held_out, "HELD_OUT_SHARE", share)
+        monkeypatch.setattr(held_out, "fit_models", lambda rows: fit_models([*rows, other]))
+        facts = evaluated([row(batch) for batch in range(4, 16)] + [other], ())
+        assert facts["n_train"] == counts and facts["held_out_whole_ops"]
+
+
+def test_the_page_says_on_how_many_rows_errors_were_found() -> None:
+    assert rows_in_words({"rows": 9000, "rows_tried": 1998}) == "9000 (errors of 1998)"
+    assert rows_in_words({"rows": 90, "rows_tried": 90}) == rows_in_words({"rows": 90}) == "90"
 
 
 def test_of_one_network_none_can_be_left_out(tmp_path: Path) -> None:
