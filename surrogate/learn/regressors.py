@@ -21,7 +21,7 @@ from surrogate.features.mapping_features import MAKESPAN, OF_STEP
 Floats = NDArray[np.float64]
 
 THREADS = 1  # with tens of rows a second thread would wait longer than it works
-FAR = np.log(1.5)  # a predicted log step time is at most this far outside the range of those learned from
+FAR = float(np.log(1.5))  # a predicted log step time is at most this far outside the range of those learned from
 FOLDS = 4  # of the cross-validation that chooses settings
 FEW = 2 * FOLDS  # with fewer rows no settings are chosen
 OUTLYING = 5.0  # features are clipped at this many standard deviations
@@ -136,18 +136,20 @@ class Generic(Regressor):
 
 
 class Learned(Regressor):
-    """A model on features and target of mean 0 and variance 1. learn: (x, y, seed) -> fitted model."""
+    """A model on features and target of mean 0 and variance 1. learn: (x, y, seed) -> fitted model. far: how far a
+    predicted log step time may be outside the range of those learned from.
+    """
 
-    def __init__(self, learn: Callable[[Floats, Floats, int], Any], seed: int = 0) -> None:
+    def __init__(self, learn: Callable[[Floats, Floats, int], Any], seed: int = 0, far: float = FAR) -> None:
         super().__init__(seed)
-        self.learn = learn
+        self.learn, self.far = learn, far
 
     def _fit(self, x: Floats, log_s: Floats) -> None:
         self.mean, self.scale = x.mean(axis=0), x.std(axis=0)
         # Ignore a feature that never changes: its deviations are rounding errors.
         self.scale[self.scale <= 1e-9 * np.abs(self.mean)] = np.inf
         self.middle, self.width = float(log_s.mean()), float(log_s.std()) or 1.0
-        self.least, self.most = float(log_s.min()) - FAR, float(log_s.max()) + FAR
+        self.least, self.most = float(log_s.min()) - self.far, float(log_s.max()) + self.far
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a fit that has not converged is judged by its error like any other
             self.model = self.learn(self._x(x), (log_s - self.middle) / self.width, self.seed)

@@ -27,6 +27,7 @@ from experiments.benches.spoc.analysis import (
     SPOC,
     TARGETS,
     Additive,
+    TimedNetworks,
     analysed,
     correlation,
     flops_at_best,
@@ -140,6 +141,15 @@ def test_an_additive_law_is_found_and_predicts_families_that_it_has_not_seen(row
     np.testing.assert_allclose(predicted, timed.seconds, rtol=0.02)
     alone = left_out(timed, ("operations",), Additive)
     assert np.mean(np.abs(alone / timed.seconds - 1)) > 0.2
+
+
+def test_a_power_law_reaches_families_that_take_far_longer_than_those_it_saw():
+    """Thirty times the operations of all other families take thirty times as long."""
+    operations = np.array([*np.geomspace(1e5, 1e7, 16), 3e8])
+    metrics, names = dict.fromkeys(METRICS, operations), tuple(map(str, range(17)))
+    timed = TimedNetworks(names, ("small",) * 8 + ("middle",) * 8 + ("large",), metrics, 1e-9 * operations)
+    predicted = left_out(timed, SETS[FLOPS], KINDS["power law"])
+    assert predicted[-1] == pytest.approx(timed.seconds[-1], rel=0.1)
 
 
 def test_a_left_out_family_is_really_left_out(rows):
