@@ -44,16 +44,24 @@ def of_mean_by_families(values: Mapping[str, Sequence[float]]) -> Interval | Non
     empty.
 
     Whole families are resampled, because the members of one family do not count as independent. The mean is over all
-    values, so a large family counts more than a small one. None if there are fewer than FEWEST families.
+    values, so a large family counts more than a small one. From fewer than MANY families, the interval follows
+    Student's t for families - 1 degrees of freedom, with the linearised variance of the ratio of sums to counts
+    (Cochran 1977, Sampling Techniques, section 9A.3). None if there are fewer than FEWEST families.
     """
     if len(values) < FEWEST:
         return None
     import numpy as np
-    from scipy.stats import bootstrap
+    from scipy.stats import bootstrap, t
 
     sums, counts = [sum(family) for family in values.values()], [len(family) for family in values.values()]
     if len({total / count for total, count in zip(sums, counts, strict=True)}) == 1:
         return [sums[0] / counts[0]] * 2
+    if len(values) < MANY:
+        middle, families = sum(sums) / sum(counts), len(values)
+        off = [total - middle * count for total, count in zip(sums, counts, strict=True)]
+        error = sqrt(families / (families - 1) * sum(each**2 for each in off)) / sum(counts)
+        width = float(t.ppf((1 + CONFIDENCE) / 2, families - 1)) * error
+        return [middle - width, middle + width]
     found = bootstrap(
         (np.asarray(sums, float), np.asarray(counts, float)),
         lambda total, count, axis=-1: total.sum(axis) / count.sum(axis),
