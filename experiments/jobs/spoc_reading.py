@@ -93,15 +93,15 @@ def _breadth(spoc: Spoc) -> float:
 
 
 def _devices(step: Spoc) -> str:
-    """A clause with the most that more devices can gain (Brent 1974), if the time of ops follows from their operations.
-    It is no promise.
+    """A clause with the most that more devices can gain (Brent 1974). It is no promise.
 
-    `placer bench spoc` tried 15 networks with a core per op and nothing to send, and no network gained more. Chains
-    gained 1.20 to 1.43 times, with a bound of 1.44 to 1.55, because gradients of weights are beside the chain.
+    It is a bound by costs. Without costs, FLOPs stand in for them, and it is about the bound: of the networks that
+    `placer bench spoc` tries with a core per op and nothing to send, a few gained more (BENCHMARKS.md, spoc).
     """
     if step.breadth is None:
         return "what more devices gain is not known"
-    return f"more devices gain at most {step.breadth:.2f}x by its longest chain, if no op is split"
+    about = "" if step.work_s and step.chain_s else "about "
+    return f"more devices gain at most {about}{step.breadth:.2f}x by its longest chain, if no op is split"
 
 
 def _rate(step: Spoc) -> str:
