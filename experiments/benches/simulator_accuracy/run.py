@@ -12,7 +12,6 @@ from statistics import geometric_mean, mean
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kendalltau
 
 from experiments import zoo
 from experiments.benches.bench import BenchOptions, Facts
@@ -22,7 +21,7 @@ from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
 from placer.graph.op_graph import OpGraph
-from placer.graph.topology import Topology
+from placer.graph.topology import CONTENTIONS, Topology
 from placer.measure.settings import RunnerSettings
 from placer.profile.operators.dataset import Operator, OperatorRow
 from placer.result import Failed, Measured, standard_error
@@ -32,6 +31,7 @@ from search.problem.problem import Placement
 from search.session.prediction import Prediction
 from search.session.registry import make_searcher
 from surrogate.calibrate.calibration import Calibration, Predictor, launches
+from surrogate.learn.selection import judged
 from surrogate.operators.predicted_costs import OperatorTimes, predicted_costs
 from surrogate.simulate.simulator import Simulator
 
@@ -199,15 +199,15 @@ def _judged(sample: MeasuredNetwork, others: Sequence[MeasuredNetwork]) -> Facts
     known, replayed, singles = (sample.calibrated(count) for count in (shown, n, sample.singles))
     held_out = sample.calibrated(sample.singles, _from_others(others)) if others else None
     unprofiled = sample.never_profiled(others)
-    judged = slice(shown, None)
+    later = slice(shown, None)
     return {
-        "unseen_mape": _mape(sample, known, judged),
-        "kendall_tau": _tau(sample, known, judged),
-        "replay_mape": _mape(sample, replayed, judged),
-        "held_out_mape": _mape(sample, held_out, judged) if held_out else None,
-        "held_out_tau": _tau(sample, held_out, judged) if held_out else None,
-        "singles_only_mape": _mape(sample, singles, judged),
-        "predicted_costs_mape": _mape(sample, unprofiled, judged) if unprofiled else None,
+        "unseen_mape": _mape(sample, known, later),
+        "kendall_tau": _tau(sample, known, later),
+        "replay_mape": _mape(sample, replayed, later),
+        "held_out_mape": _mape(sample, held_out, later) if held_out else None,
+        "held_out_tau": _tau(sample, held_out, later) if held_out else None,
+        "singles_only_mape": _mape(sample, singles, later),
+        "predicted_costs_mape": _mape(sample, unprofiled, later) if unprofiled else None,
         "noise": float(np.median(sample.spread_s / sample.step_s)),
         "n_mappings": n,
         "n_judged": n - shown,
@@ -228,7 +228,7 @@ def _from_others(others: Sequence[MeasuredNetwork]) -> Calibration:
         device_factor=(1.0,) * len(others[0].profiled.profiled.topology),
         tensor_factor=geometric_mean(fit.tensor_factor for fit in fits),
         byte_factor=geometric_mean(fit.byte_factor for fit in fits),
-        contention=max(set(contentions), key=contentions.count),
+        contention=max(CONTENTIONS, key=contentions.count),
     )
 
 
@@ -239,6 +239,10 @@ def _mape(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float 
 
 
 def _tau(sample: MeasuredNetwork, predictor: Predictor, which: slice) -> float | None:
-    """Kendall's tau of predicted and measured steps; None if there are fewer than two."""
+    """Kendall's tau of predicted and measured steps; 0 if all predicted, or all measured, are equal. None if there are
+    fewer than two.
+    """
     real_s = sample.step_s[which]
-    return float(kendalltau(predictor.step_s(sample.placements[which]), real_s).statistic) if len(real_s) > 1 else None
+    if len(real_s) < 2:
+        return None
+    return judged(predictor.step_s(sample.placements[which]), real_s)[2]

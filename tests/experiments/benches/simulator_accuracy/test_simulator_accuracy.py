@@ -95,6 +95,26 @@ def test_other_networks_tell_what_a_transfer_takes(facts):
     assert facts["held_out_mape"] < facts["singles_only_mape"] / 2
 
 
+def test_predictions_that_are_all_equal_rank_nothing():
+    """NaN would make the mean over all networks NaN, which the page shows as unknown."""
+    network = sample("one", 3)
+    same = replace(network, placements=np.zeros_like(network.placements))
+    assert simulator_accuracy._tau(same, same.profiled, slice(2, None)) == 0.0
+
+
+def test_of_contentions_that_fit_as_many_networks_the_first_is_taken(monkeypatch):
+    networks = [sample("one", 3), sample("other", 1)]
+    fits = iter(("port", "link", "link", "port"))
+    monkeypatch.setattr(
+        simulator_accuracy.MeasuredNetwork,
+        "calibrated",
+        lambda self, count: replace(
+            self.profiled, given=Calibration((1.0,) * len(self.topology), contention=next(fits))
+        ),
+    )
+    assert [simulator_accuracy._from_others(networks).contention for _ in range(2)] == ["link", "link"]
+
+
 def test_alone_there_is_no_other_network(monkeypatch):
     measured_are(monkeypatch, {"one": sample("one", 3)})
     facts = simulator_accuracy.bench_facts(BenchOptions(("one",)))
