@@ -108,7 +108,9 @@ def _filled(channels: int) -> float:
 
 
 class _Convolution:
-    """The sizes of a convolution or its gradient: x [n, h, w, c] and kernel [kh, kw, c, o] give y [n, p, q, o]."""
+    """The sizes of a convolution or its gradient: x [n, h, w, c] and kernel [kh, kw, c / groups, o] give
+    y [n, p, q, o].
+    """
 
     def __init__(self, op: Operator) -> None:
         if op.type.endswith("BackpropInput"):
@@ -117,17 +119,22 @@ class _Convolution:
             x, kernel, y = op.inputs[0], op.outputs[0], op.inputs[2]
         else:
             x, kernel, y = op.inputs[0], op.inputs[1], op.outputs[0]
-        first = op.attributes.get("data_format", "NHWC") == "NCHW"
+        first = _is_channels_first(op)
         order = (0, 2, 3, 1) if first else (0, 1, 2, 3)
         self.n, self.h, self.w, self.c = (_four(x)[i] for i in order)
         _, self.p, self.q, self.o = (_four(y)[i] for i in order)
-        self.kh, self.kw = _four(kernel)[:2]
+        self.kh, self.kw, inner, _ = _four(kernel)
         self.depthwise = "Depthwise" in op.type
+        self.groups = self.c / max(inner, 1)  # 1 if depthwise: its kernel has all channels
         self.stride = (op.attributes.get("strides") or [1, 1])[2 if first else 1]
         self.dilation = max(op.attributes.get("dilations") or [1])
-        self.per_output = self.kh * self.kw * (1 if self.depthwise else self.c)
+        self.per_output = self.kh * self.kw * (1 if self.depthwise else inner)
         self.flops = 2.0 * self.n * self.p * self.q * self.o * self.per_output
         self.bytes = [t.tensor_bytes for t in (x, kernel, y)]
+
+
+def _is_channels_first(op: Operator) -> bool:
+    return bool(op.attributes.get("data_format") == "NCHW")
 
 
 def _four(tensor: Tensor) -> list[int]:
@@ -143,6 +150,7 @@ def _conv_features(op: Operator) -> Features:
         "log_c": _log(c.c), "log_o": _log(c.o), "log_area": _log(c.kh * c.kw), "flat": float(c.kh != c.kw),
         "tall": float(c.kh > c.kw), "stride": float(c.stride), "dilation": float(c.dilation),
         "same": float(op.attributes.get("padding") == "SAME"), "depthwise": float(c.depthwise),
+        "log_groups": _log(c.groups),
         "log_rows": _log(c.n * c.p * c.q), "log_inner": _log(c.per_output),
         "filled_c": _filled(c.c), "filled_o": _filled(c.o), "tail_c": float(c.c % BLOCK > 0),
         "tail_o": float(c.o % BLOCK > 0), "few_c": float(c.c < BLOCK), "pointwise": float(c.kh * c.kw == 1),
@@ -175,19 +183,21 @@ def _window(op: Operator) -> float:
 
 def _pool_features(op: Operator) -> Features:
     big = max((*op.inputs, *op.outputs), key=lambda t: t.elements)
-    n, h, w, c = _four(big)
+    first = _is_channels_first(op)
+    n, h, w, c = (_four(big)[i] for i in ((0, 2, 3, 1) if first else (0, 1, 2, 3)))
+    strides = op.attributes.get("strides") or [1, 1, 1]
     out = _four(op.outputs[0])
     return {
         "log_n": _log(n), "log_hw": _log(h * w), "log_c": _log(c), "log_out": _log(prod(out)),
         "log_big": _log(n * h * w * c),
-        "log_window": _log(_window(op)), "stride": float((op.attributes.get("strides") or [1, 1])[1]),
+        "log_window": _log(_window(op)), "stride": float(strides[2 if first else 1]),
         "same": float(op.attributes.get("padding") == "SAME"), "filled_c": _filled(c),
     }  # fmt: skip
 
 
 def _norm_features(op: Operator) -> Features:
     dims = _dims(op.inputs[0]) or [1]
-    c = dims[1 if op.attributes.get("data_format") == "NCHW" else -1]
+    c = dims[1 if _is_channels_first(op) and len(dims) > 1 else -1]
     return {"log_rows": _log(prod(dims) / max(c, 1)), "log_c": _log(c), "filled_c": _filled(c),
             "training": float(bool(op.attributes.get("is_training", True)))}  # fmt: skip
 

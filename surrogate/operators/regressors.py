@@ -101,7 +101,7 @@ def _roofline_constants(table: OperatorTable, log_s: Floats) -> Floats:
     from scipy.optimize import least_squares
 
     seconds = np.exp(log_s)
-    low = np.log([1e-8, 1e-14, 1e-13])
+    low = np.log([1e-8, 1e-17, 1e-13])  # a device of 100 PFLOP/s
     high = np.log([1e-2, 1e-6, 1e-6])
     per_flop, per_byte = (np.median(seconds / np.maximum(w, 1.0)) for w in (table.flops, table.traffic_bytes))
     starts = [(np.quantile(seconds, 0.05), per_flop * a, per_byte * b) for a, b in ((1, 0.3), (0.3, 1), (0.7, 0.7))]

@@ -176,6 +176,36 @@ def test_a_convolution_and_its_gradients_do_the_same_work():
     assert first == work_of[0]
 
 
+def test_a_convolution_in_groups_does_the_work_of_its_kernel():
+    """Each of 8 groups sees 2 of 16 channels."""
+    x, kernel, y = (8, 32, 32, 16), (3, 3, 2, 24), (8, 16, 16, 24)
+    forward = conv("Conv2D", [x, kernel], y)
+    backward = conv("Conv2DBackpropFilter", [x, (4,), y], kernel)
+    assert work(forward) == work(backward) == 2 * 8 * 16 * 16 * 24 * 9 * 2
+    assert np.exp(features(forward, single=True)["log_groups"]) == pytest.approx(8)
+    whole = conv("Conv2D", [x, (3, 3, 16, 24)], y)
+    depthwise = conv("DepthwiseConv2dNative", [x, (3, 3, 16, 2)], (8, 16, 16, 32))
+    assert [features(op, single=True)["log_groups"] for op in (whole, depthwise)] == [0.0, 0.0]
+
+
+def test_pooling_reads_its_sizes_by_its_format():
+    last = conv("MaxPool", [(8, 32, 30, 16)], (8, 16, 15, 16), ksize=[1, 2, 2, 1])
+    first = conv(
+        "MaxPool", [(8, 16, 32, 30)], (8, 16, 16, 15), data_format="NCHW", ksize=[1, 1, 2, 2], strides=[1, 1, 2, 2]
+    )
+    assert features(last, single=True) == features(first, single=True)
+    assert np.exp(features(first, single=True)["log_c"]) == pytest.approx(16)
+
+
+def test_the_roofline_reaches_devices_of_more_than_100_tera_flops():
+    peak = 1e15
+    operators = [matmul(2**i, 2**j, 4096) for i in range(9, 15) for j in range(10, 14)]
+    seconds = [1e-6 + work(op) / peak for op in operators]
+    roofline = Roofline()
+    roofline.fit(table_of(operators, [False] * len(operators), ()), np.log(seconds))
+    assert np.exp(-roofline.constants["MatMul"][1]) == pytest.approx(peak, rel=0.05)
+
+
 def test_all_operators_of_a_family_have_the_same_features():
     one = features(conv("Conv2D", [(8, 32, 32, 16), (3, 3, 16, 24)], (8, 16, 16, 24)), single=True)
     other = features(conv("DepthwiseConv2dNative", [(1, 7, 7, 3), (5, 5, 3, 1)], (1, 7, 7, 3)), single=False)
