@@ -11,6 +11,7 @@ from typing import Any
 
 from placer.errors import BadInputError, short
 from placer.graph.graph_files import read_graph, read_topology
+from placer.graph.topology import Topology
 from surrogate.scaling.files import formula
 from surrogate.scaling.fit import FitSettings
 from surrogate.scaling.fit import fit as fitted
@@ -111,8 +112,20 @@ def sgd_command(
         "rows": rows,
         "stops_paying": next((count for count in counts if (gain := gains[count]) is not None and gain < pays), None),
         "pays": pays,
+        "note": _of_port(topology, settings, max(counts)),
     }
     return facts, found[-1]
+
+
+def _of_port(topology: Topology, settings: SgdSettings, devices: int) -> str | None:
+    """A sentence if several devices use the server's port as if each had it alone, as the topology says; else None."""
+    if settings.form != "server" or topology.contention == "port" or devices < 3:
+        return None
+    return (
+        f"By contention {topology.contention}, transfers between the server and different devices never wait for each "
+        "other, however many there are, so its network never fills up; if they share a port, write "
+        '"contention": "port" into the topology.'
+    )
 
 
 def _gain(found: Iteration, with_another: Callable[[], Iteration]) -> float | None:

@@ -116,6 +116,8 @@ def show_sgd(facts: Facts, last: Iteration) -> None:
     if facts["stops_paying"] is not None:
         line = f"From {facts['stops_paying']} devices on, one more brings less than {facts['pays']:.0%}."
         console.print(line)
+    if facts["note"]:
+        console.print(facts["note"], soft_wrap=True)
 
 
 def _plain(value: Value) -> str:

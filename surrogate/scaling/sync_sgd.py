@@ -179,7 +179,8 @@ def iterations(graph: OpGraph, topology: Topology, settings: SgdSettings | None 
 class Sum:
     """The time to sum a gradient over `devices` devices. out: the links of the ring, or from each device to the server,
     which is the first device. back: the links from the server to each device. queued: a device's transfers wait for
-    each other (contention `port`). If there are more devices than links, links repeat.
+    each other (contention `port`); otherwise the server receives from all at once, each at the link's full speed. If
+    there are more devices than links, links repeat.
 
     The compute time that a transfer takes at its two devices is never hidden: it delays the backward pass.
     """

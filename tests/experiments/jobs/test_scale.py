@@ -16,7 +16,7 @@ from experiments.cli.app import app
 from experiments.cli.scale import predict
 from experiments.cli.scale_words import counts
 from experiments.jobs.scale import sgd_command
-from experiments.report.scaling import drawn
+from experiments.report.scaling import drawn, show_sgd
 from placer.errors import BadInputError
 from placer.graph.graph_files import write_graph, write_topology
 from placer.graph.op_graph import Edge, Op, OpGraph
@@ -170,6 +170,26 @@ def test_a_graph_file_scales_by_formula(topology, tmp_path):
     assert all(row["speedup"] <= row["devices"] for row in facts["rows"])
     assert facts["assumed_alike"] == 6
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("contention", "form", "asked", "noted"),
+    [
+        ("none", "server", [1, 2, 8], True),
+        ("link", "server", [1, 2, 8], True),
+        ("port", "server", [1, 2, 8], False),
+        ("none", "ring", [1, 2, 8], False),
+        ("none", "server", [1, 2], False),
+    ],
+)
+def test_a_server_whose_port_never_fills_is_told_of(tmp_path, capsys, contention, form, asked, noted):
+    """By none and link, eight devices send to the server at the speed of one."""
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps({**TOPOLOGY, "contention": contention}))
+    facts, last = sgd_command(GNMT, path, asked, SgdSettings(form=form), 0.05)
+    assert ((facts["note"] or "").count('"contention": "port"') == 1) == noted
+    show_sgd(facts, last)
+    assert ("never fills up" in capsys.readouterr().out) == noted
 
 
 def test_overlap_is_worth_it_and_drawn_as_text(topology):
