@@ -58,7 +58,7 @@ def _against_peers(facts: Facts) -> list[str]:
         "",
         *([f"Geometric mean of the ratios: {geomean_in_words(ratios)}."] if ratios else []),
         *([f"To TensorFlow alone on all cores: {geomean_in_words(untouched)}."] if untouched else []),
-        *([f"Worst against a peer, of all seeds: {worst:.3f}."] if worst else []),
+        *([f"Worst against a peer: {worst:.3f}."] if worst else []),
         *_by_seed(facts),
     ]
 
