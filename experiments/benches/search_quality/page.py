@@ -25,7 +25,7 @@ def headline(facts: Facts) -> str:
         f"{geomean_in_words(ratios)} times as fast as the best single worker, {alone} times as fast as TensorFlow "
         "alone, timed before"
         + ("" if worst is None else f"; at the worst {worst:.3f} times as fast as the best other searcher (wanted: 1)")
-        + f", slower in {sum(ratio < 1 for ratio in against)} of {len(against)} comparisons"
+        + f", slower in {sum(ratio < 1 for ratio in against)} of {len(against)}"
         + ("" if gap is None else f"; {gap:.1%} slower than the best of {_whole(facts)}")
     )
 
