@@ -8,7 +8,7 @@ are two groups of one unit.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,6 +25,7 @@ MOST = 0.25  # it grows up to this share, or to twice the average share of a uni
 UNLIKE = 0.12  # below this share, only units that can run on the same devices are merged
 LIGHT = 0.01  # of the step's cost: an op that takes more, and more than sending a tensor, is no scalar arithmetic
 SLIGHT = 1e-4  # of the step's cost: a unit of any size may take in a unit that costs at most this
+WIDE = 16  # an op with more large inputs or users, or a device shared by more variables, unites no others with these
 CROWDED = 0.5  # of the memory of the roomiest device that can run it: a merged unit needs at most this
 SHRINK = 0.8  # factor on the target, each time splitting by depth gives too many groups
 Piece = tuple[int, int | None]
@@ -103,9 +104,7 @@ class _Units:
         for first, *others in graph.colocated:
             for i in others:
                 self._join(first, i)
-        for edge in graph.edges:
-            if edge.edge_bytes > SCALAR_BYTES and _carries_parameters(graph.ops[edge.src], graph.ops[edge.dst]):
-                self._join_if_possible(edge.src, edge.dst)
+        self._settle_parameters()
         weights_s = [_weight(op) for op in graph.ops]
         self.total_s = sum(weights_s) or 1.0
         self._settle_scalars(weights_s)
@@ -196,27 +195,54 @@ class _Units:
         least_s = 1e-4 * self.total_s
         return [(s / (self.cost_s[a] + self.cost_s[b] + least_s), a, b) for (a, b), s in self._cut_s.items()]
 
+    def _settle_parameters(self) -> None:
+        """Put what reads a variable, and what updates it, into its unit, unless that would unite many variables: what
+        takes the gradients of many (their concatenation) goes with none of them, and where many must share a device
+        (one `If` updates all), the ops that read them are free.
+        """
+        large = [e for e in self.graph.edges if e.edge_bytes > SCALAR_BYTES]
+        inputs, users = Counter(e.dst for e in large), Counter(e.src for e in large)
+        variables = Counter(self.root(i) for i, op in enumerate(self.graph.ops) if op.memory_bytes > 0)
+        crowded = {i for i in range(len(self.graph)) if variables[self.root(i)] > WIDE}
+        for e in large:
+            is_wide = inputs[e.dst] > WIDE or users[e.src] > WIDE or e.src in crowded or e.dst in crowded
+            if not is_wide and _carries_parameters(self.graph.ops[e.src], self.graph.ops[e.dst]):
+                self._join_if_possible(e.src, e.dst)
+
     def _settle_scalars(self, weights_s: Sequence[float]) -> None:
-        """Put scalar arithmetic (bias corrections, step counts) into the unit of its consumers if they are all in one
-        unit; join connected scalar arithmetic that serves several units into a unit of its own. Ops that cost much are
-        left out, because their place matters.
+        """Put an op that makes a scalar of a tensor (the norm of a gradient, the penalty of a weight) into the unit
+        that makes the tensor, and scalar arithmetic (bias corrections, step counts) into the unit of its consumers if
+        they are all in one unit; join connected scalar arithmetic that serves several units into a unit of its own. Ops
+        that cost much are left out, because their place matters.
         """
         light_s = max(TENSOR_S, LIGHT * self.total_s)
         scalar = [
             op.colocate is None and weight_s <= light_s and all(e.edge_bytes <= SCALAR_BYTES for e in out)
             for op, weight_s, out in zip(self.graph.ops, weights_s, self.graph.out_edges, strict=True)
         ]
+        self._settle_reductions([u for u in self.graph.order if scalar[u] and self.graph.out_edges[u]])
+        ops_of = Counter(self.root(u) for u in range(len(self.graph)))
+        free = [is_scalar and ops_of[self.root(u)] == 1 for u, is_scalar in enumerate(scalar)]
         shared = set()
         for u in reversed(self.graph.order):
             users = {self.root(e.dst) for e in self.graph.out_edges[u]}
-            if scalar[u] and len(users) == 1:
+            if free[u] and len(users) == 1:
                 self._join_if_possible(users.pop(), u)
-            elif scalar[u] and users:
+            elif free[u] and users:
                 shared.add(u)
         for u in shared:
             for e in self.graph.out_edges[u]:
                 if e.dst in shared:
                     self._join_if_possible(u, e.dst)
+
+    def _settle_reductions(self, makers_of_scalars: Sequence[int]) -> None:
+        """Put each of these ops that has tensors of one other unit into it. Else the consumer of the norms of all
+        gradients would unite all variables, or need all their tensors.
+        """
+        for u in makers_of_scalars:
+            units = {self.root(e.src) for e in self.graph.in_edges[u] if e.edge_bytes > SCALAR_BYTES} - {self.root(u)}
+            if len(units) == 1:
+                self._join_if_possible(units.pop(), u)
 
     def _settle_alone(self) -> None:
         """Put cheap units that only scalars reach (a metric's counts) into the unit that makes these scalars, or into

@@ -103,6 +103,70 @@ def test_a_scalar_for_everyone_unites_nobody():
     assert len(coarsen(OpGraph("sgd", tuple(ops), tuple(edges)), 18, TWO).graph.colocated) == 9
 
 
+def trained_layers(layers: int, between: int, after: int) -> tuple[list[Op], list[Edge]]:
+    """A chain of layers with a variable each. All gradients reach one more op, number 6 * layers, and that all updates.
+
+    between, after: the bytes that the op gets of each gradient, and each update of the op.
+    """
+    ops, edges, hub = [], [], 6 * layers
+    for i in range(layers):
+        at = 6 * i
+        ops += [
+            Op(f"w{i}", "VarHandleOp", {"cpu": 0.0}, memory_bytes=4096, colocate=f"w{i}"),
+            Op(f"read{i}", "ReadVariableOp", {"cpu": 0.0}, colocate=f"w{i}"),
+            Op(f"layer{i}", "MatMul", {"cpu": 1.0}, phase="forward"),
+            Op(f"gradient{i}", "MatMul", {"cpu": 1.0}, phase="backward"),
+            Op(f"part{i}", "L2Loss", {"cpu": 1e-5}, phase="update"),
+            Op(f"assign{i}", "AssignSubVariableOp", {"cpu": 1e-5}, colocate=f"w{i}", phase="update"),
+        ]
+        edges += [Edge(at, at + 1, 0), Edge(at + 1, at + 2, 4096), Edge(at + 2, at + 3, 64), Edge(at, at + 5, 0)]
+        edges += [Edge(at - 4, at + 2, 64)] if i else []
+        edges += [Edge(at + 3, at + 4, 4096), Edge(at + 4, hub, between), Edge(hub, at + 5, after)]
+        edges += [Edge(at + 3, at + 5, 4096)]
+    return ops, edges
+
+
+@pytest.mark.parametrize(
+    ("between", "after", "hub"),
+    [
+        pytest.param(4, 4, "Pack", id="the norm of all gradients scales each of them"),
+        pytest.param(4096, 4096, "ConcatV2", id="all gradients are concatenated, and each gets its slice"),
+    ],
+)
+def test_what_takes_the_gradients_of_all_variables_unites_none(between, after, hub):
+    ops, edges = trained_layers(20, between, after)
+    graph = OpGraph("clipped", (*ops, Op("all", hub, {"cpu": 1e-5}, phase="update")), tuple(edges))
+    found = shares(coarsen(graph, 120, TWO))
+    assert len(found) == 21 and found[0] == pytest.approx(1 / 20, rel=1e-2)
+
+
+def test_where_one_op_updates_all_variables_what_reads_them_is_free():
+    """`If`, by which Keras accumulates gradients: variables must be where it is, but layers may be sent weights."""
+    ops, edges = trained_layers(20, 4096, 4)
+    ops = [replace(op, colocate=op.colocate and "if") for op in ops]
+    graph = OpGraph("accumulated", (*ops, Op("if", "If", {"cpu": 1e-5}, colocate="if", phase="update")), tuple(edges))
+    found = shares(coarsen(graph, 120, TWO))
+    assert len(found) >= 30 and found[0] < 1 / 10
+
+
+def test_the_penalty_of_a_weight_is_computed_where_the_weight_is():
+    """So that a layer on another device sends its penalty to the loss, and not all its weights."""
+    ops, edges = trained_layers(20, 4, 4)
+    hub = len(ops)
+    ops += [Op("all", "Pack", {"cpu": 1e-5}, phase="update"), Op("loss", "AddN", {"cpu": 1e-5}, phase="forward")]
+    for i in range(20):
+        ops += [
+            Op(f"square{i}", "Square", {"cpu": 1e-5}, phase="forward"),
+            Op(f"sum{i}", "Sum", {"cpu": 1e-5}, phase="forward"),
+        ]
+        at = len(ops) - 2
+        edges += [Edge(6 * i + 1, at, 4096), Edge(at, at + 1, 4096), Edge(at + 1, hub + 1, 4)]
+    coarse = coarsen(OpGraph("penalised", tuple(ops), tuple(edges)), 120, TWO).graph
+    label = [op.colocate or op.name for op in coarse.ops]
+    crossing = [e.edge_bytes for e in coarse.edges if label[e.src] != label[e.dst]]
+    assert len(set(label)) >= 20 and max(crossing) == 64
+
+
 def test_asked_for_fewer_groups_it_gives_fewer():
     fine = random_graph(60, 3)
     sizes = [len(coarsen(fine, groups, TWO).graph) for groups in (6, 12, 30, 60)]
