@@ -66,6 +66,7 @@ def _compiled(function: F, **options: bool) -> F:
             _say_not_kept()
         else:
             dispatcher._cache = _Cache(dispatcher._cache, cast(FunctionType, function))
+            _digest(dispatcher.py_func.__code__.co_filename)  # now, before the file may be replaced under the program
     return cast(F, dispatcher)
 
 
@@ -139,7 +140,7 @@ def _stamp(function: FunctionType) -> str:
 
 def _named_by(one: FunctionType | type) -> dict[str, Any]:
     """Return the global values that are named by the code or annotations of a function, or by the fields of a tuple."""
-    space = vars(sys.modules[one.__module__]) if isinstance(one, type) else one.__globals__
+    space = vars(sys.modules.get(one.__module__, one)) if isinstance(one, type) else one.__globals__
     code = () if isinstance(one, type) else one.__code__.co_names
     named = {*code, *re.findall(r"\w+", " ".join(map(str, one.__annotations__.values())))}
     return {name: space[name] for name in named if name in space}

@@ -201,11 +201,15 @@ class _Units:
         (one `If` updates all), the ops that read them are free.
         """
         large = [e for e in self.graph.edges if e.edge_bytes > SCALAR_BYTES]
-        inputs, users = Counter(e.dst for e in large), Counter(e.src for e in large)
+        sources, users = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
+        for e in large:
+            sources[e.dst].add(self.root(e.src))
+            if self.graph.ops[e.src].type != "ReadVariableOp":  # a weight may be shared by any number of layers
+                users[e.src].add(self.root(e.dst))
         variables = Counter(self.root(i) for i, op in enumerate(self.graph.ops) if op.memory_bytes > 0)
         crowded = {i for i in range(len(self.graph)) if variables[self.root(i)] > WIDE}
         for e in large:
-            is_wide = inputs[e.dst] > WIDE or users[e.src] > WIDE or e.src in crowded or e.dst in crowded
+            is_wide = len(sources[e.dst]) > WIDE or len(users[e.src]) > WIDE or e.src in crowded or e.dst in crowded
             if not is_wide and _carries_parameters(self.graph.ops[e.src], self.graph.ops[e.dst]):
                 self._join_if_possible(e.src, e.dst)
 
@@ -236,13 +240,14 @@ class _Units:
                     self._join_if_possible(u, e.dst)
 
     def _settle_reductions(self, makers_of_scalars: Sequence[int]) -> None:
-        """Put each of these ops that has tensors of one other unit into it. Else the consumer of the norms of all
-        gradients would unite all variables, or need all their tensors.
+        """Put each of these ops that has tensors of one other unit into it, if that unit keeps its devices. Else the
+        consumer of the norms of all gradients would unite all variables, or need all their tensors.
         """
         for u in makers_of_scalars:
-            units = {self.root(e.src) for e in self.graph.in_edges[u] if e.edge_bytes > SCALAR_BYTES} - {self.root(u)}
-            if len(units) == 1:
-                self._join_if_possible(units.pop(), u)
+            here = self.root(u)
+            makers = {self.root(e.src) for e in self.graph.in_edges[u] if e.edge_bytes > SCALAR_BYTES} - {here}
+            if len(makers) == 1 and self._keeps(maker := makers.pop(), here):
+                self._join_if_possible(maker, here)
 
     def _settle_alone(self) -> None:
         """Put cheap units that only scalars reach (a metric's counts) into the unit that makes these scalars, or into
@@ -257,11 +262,14 @@ class _Units:
             for other in [*makers, *(users if len(users) == 1 else ())]:
                 added_s = self.cost_s[alone]
                 is_cheap = added_s <= SLIGHT * self.total_s or added_s + self.cost_s[other] <= LARGEST * self.total_s
-                keeps = self.can[alone] & self.can[other] == self.can[other]
-                if other != alone and is_cheap and keeps and self._may_join(other, alone):
+                if other != alone and is_cheap and self._keeps(other, alone) and self._may_join(other, alone):
                     self._join(other, alone)
                     self.cost_s[other] += self.cost_s.pop(alone)
                     break
+
+    def _keeps(self, unit: int, added: int) -> bool:
+        """Whether a unit could run on the same devices with the unit `added`."""
+        return self.can[unit] & self.can[added] == self.can[unit]
 
     def _join_if_possible(self, a: int, b: int) -> None:
         """Join the units of two ops if `_may_join` allows it."""

@@ -93,8 +93,9 @@ def anneal(
     """Anneal from `starts` (which fit) until `evaluations` moves are judged or `stop()`. Fills `elites`.
 
     Metropolis et al. 1953, with a temperature per stretch relative to the best value so far. Chains take parts of each
-    other's rows, and the worst continues from the best after each stretch, as in a genetic algorithm. Returns how many
-    rows and moves were judged, including moves that change nothing or do not fit.
+    other's rows, and the worst continues from the best after each stretch, as in a genetic algorithm. A chain may pass
+    through placements that do not fit; elites fit. Returns how many rows and moves were judged, including moves that
+    change nothing.
     """
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)

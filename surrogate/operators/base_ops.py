@@ -58,12 +58,6 @@ def bases_of(rows: Sequence[OperatorRow]) -> list[str]:
     return [found.of(row.operator.signature) for row in rows]
 
 
-def folds_of(rows: Sequence[OperatorRow]) -> NDArray[np.str_]:
-    """Return what to leave out together, [rows]: rows of one base op. If all rows are of one, rows of one signature."""
-    bases = np.array(bases_of(rows))
-    return bases if len(np.unique(bases)) > 1 else np.array([row.operator.signature for row in rows])
-
-
 class _Sets:
     """Sets of signatures that are joined; the least signature of a set is its name."""
 
@@ -92,7 +86,8 @@ def _alike(rows: Sequence[OperatorRow]) -> list[_Sizes]:
         key = (row.network, row.batch, row.operator.signature)
         sets.setdefault(_but_lengths(row.operator), {})[key] = row
     found = []
-    for members in sets.values():
+    for unsorted in sets.values():  # sorted, so that what a probe joins does not depend on the order of the rows
+        members = dict(sorted(unsorted.items(), key=lambda item: (item[0][2], str(item[0]))))
         of_network, of_profile = ({n: i for i, n in enumerate(dict.fromkeys(k[:m] for k in members))} for m in (1, 2))
         lengths = [_lengths(row.operator) for row in members.values()]
         found.append(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from placer.errors import BadInputError
 from placer.profile.operators.dataset import YARDSTICKS, Operator, OperatorRow
-from surrogate.operators.base_ops import folds_of
+from surrogate.operators.base_ops import bases_of
 from surrogate.operators.features import families, family_of, features, traffic, work
 from surrogate.operators.hardware import REFERENCE, Hardware, hardware_of
 from surrogate.operators.regressors import Floats, OperatorRegressor, OperatorTable, Roofline, candidates, fit_all
@@ -250,7 +250,8 @@ def _roofline_only(
     single signature has no score.
     """
     roofline = Roofline()
-    of_row = np.unique(folds_of(rows), return_inverse=True)[1]
+    signatures = np.array([row.operator.signature for row in rows])
+    of_row = np.unique(_apart(np.array(bases_of(rows)), signatures, 2), return_inverse=True)[1]
     scores, spread = {}, LEAST_SPREAD
     if of_row.max() > 0:
         miss = _left_out({ROOFLINE: roofline}, table, log_s, of_row)[ROOFLINE]
@@ -265,14 +266,21 @@ def _cross_validated(
     """Return log(predicted / measured) per regressor on unseen shapes, then on unseen networks if there are several;
     and the log seconds of the rows that were tried.
     """
-    signatures, apart = np.array([row.operator.signature for row in rows]), folds_of(rows)
+    signatures, bases = np.array([row.operator.signature for row in rows]), np.array(bases_of(rows))
     distinct = np.unique(signatures)
     chance = np.random.default_rng(0)
     some = chance.permutation(distinct)[: max(FEWEST, int(len(distinct) * MOST / len(rows)))]
     tried = np.flatnonzero(np.isin(signatures, some))
     part, part_s = table.take(tried), log_s[tried]
-    groupings = _groupings([rows[int(i)] for i in tried], apart[tried])
+    groupings = _groupings([rows[int(i)] for i in tried], _apart(bases[tried], signatures[tried], FOLDS))
     return [_left_out(regressors, part, part_s, groups) for groups in groupings], part_s
+
+
+def _apart(bases: NDArray[np.str_], signatures: NDArray[np.str_], fewest: int) -> NDArray[np.str_]:
+    """Return what to leave out together, [rows]: rows of one base op. If these are fewer than `fewest`, hardly anything
+    would be left to fit; then rows of one signature.
+    """
+    return bases if len(np.unique(bases)) >= fewest else signatures
 
 
 def _groupings(rows: Sequence[OperatorRow], apart: NDArray[np.str_]) -> list[NDArray[np.intp]]:

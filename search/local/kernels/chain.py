@@ -19,10 +19,9 @@ from search.local.kernels.rng_state import RngState, chance
 from search.local.kernels.space import Floats, Ints, Space
 from surrogate.jit import inner, jit
 
-FIRST_PENALTY = 1.0  # of a new chain; `Chain.penalty`
-LEAST_PENALTY, MOST_PENALTY = 0.01, 1e4
+LEAST_PENALTY, MOST_PENALTY = 0.01, 1e6  # of `Chain.penalty`
 LEAST_LACK = 1e-9  # large enough for 1 + LEAST_PENALTY * LEAST_LACK to differ from 1
-RISE = 1.1  # the factor by which a penalty rises or falls at a time
+RISE = 1.2  # the factor by which a penalty rises or falls at a time
 FOUND = 8  # placements that a stretch may hand over: its best, and the last that were good
 
 
@@ -62,7 +61,9 @@ def new_chain(space: Space, row: Ints, rng_state: RngState) -> Chain:
         rng_state.copy(),
         np.empty(devices),
         np.empty(devices),
-        np.full(1, FIRST_PENALTY),
+        np.full(
+            1, min(float(units), MOST_PENALTY)
+        ),  # so high that a new chain stays where all fits, as it may be short
         no_move(units),
         np.empty(ops, np.int32),
         np.empty(ops, np.int32),

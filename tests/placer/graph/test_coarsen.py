@@ -149,6 +149,35 @@ def test_where_one_op_updates_all_variables_what_reads_them_is_free():
     assert len(found) >= 30 and found[0] < 1 / 10
 
 
+def test_an_op_for_one_device_that_makes_a_scalar_takes_no_layer_along():
+    """Such as one that prints a layer's activations, and has no kernel for GPUs."""
+    cost_s = {"gpu": 1.0, "cpu": 10.0}
+    ops = [Op(f"layer{i}", "MatMul", cost_s) for i in range(8)] + [
+        Op(f"text{i}", "StringFormat", {"cpu": 1e-5}) for i in range(8)
+    ]
+    ops += [Op(f"print{i}", "PrintV2", {"cpu": 1e-5}) for i in range(8)]
+    edges = [Edge(i, i + 1, 4096) for i in range(7)]
+    edges += [Edge(i, 8 + i, 4096) for i in range(8)] + [Edge(8 + i, 16 + i, 8) for i in range(8)]
+    for groups in (12, 60):
+        coarse = coarsen(OpGraph("printing", tuple(ops), tuple(edges)), groups, THREE)
+        there = {
+            v for op, group in zip(coarse.graph.ops, coarse.members, strict=True) if "gpu:0" in op.cost_s for v in group
+        }
+        assert there == set(range(8))
+
+
+@pytest.mark.parametrize("parts", [4, 40])
+def test_a_weight_that_many_ops_read_stays_with_them(parts):
+    """However many micro-batches there are."""
+    ops = [
+        Op("w", "VarHandleOp", {"cpu": 0.0}, memory_bytes=4096, colocate="w"),
+        Op("read", "ReadVariableOp", {"cpu": 0.0}, colocate="w"),
+        *(Op(f"layer{i}", "MatMul", {"cpu": 1.0}) for i in range(parts)),
+    ]
+    edges = [Edge(0, 1, 0), *(Edge(1, 2 + i, 4096) for i in range(parts))]
+    assert len(shares(coarsen(OpGraph("shared", tuple(ops), tuple(edges)), 200, TWO))) == 1
+
+
 def test_the_penalty_of_a_weight_is_computed_where_the_weight_is():
     """So that a layer on another device sends its penalty to the loss, and not all its weights."""
     ops, edges = trained_layers(20, 4, 4)

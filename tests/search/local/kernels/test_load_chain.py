@@ -8,7 +8,7 @@ import pytest
 from placer.graph.op_graph import Op, OpGraph
 from placer.graph.topology import Device, Link, Topology
 from search.initial.nearly_singles import nearly_singles
-from search.local.kernels.chain import FIRST_PENALTY, Stretch, new_chain
+from search.local.kernels.chain import Stretch, new_chain
 from search.local.kernels.load_chain import cool_loads
 from search.local.kernels.rng_state import rng_states
 from search.local.moves import Moves
@@ -67,12 +67,23 @@ def test_the_way_through_placements_that_do_not_fit_is_found(seed):
     assert {placement for _, placement in found} <= {(0, 1, 0, 1), (1, 0, 1, 0)}
 
 
+def test_a_short_chain_stays_where_all_fits(build):
+    """Of many units a misplaced one lacks a tiny share of all memory; the chain has no time to come back."""
+    ops = tuple(Op(f"op{i}", cost_s={"gpu": 1.0, "cpu": 2.0}, memory_bytes=1 + i % 7) for i in range(2000))
+    held = sum(op.memory_bytes for op in ops)
+    devices = (Device("gpu:0", "gpu", memory_bytes=held // 2), Device("cpu:0", "cpu"))
+    problem = Problem(OpGraph("many", ops, ()), Topology(devices, (Link("*", "*", 0.0, 1e9),)), "max-load")
+    start = packed(problem)
+    _, found = annealed(problem, start, steps=500, heat_s=1e-3)
+    assert min(value_s for value_s, _ in found) < 0.99 * problem.predict(start)
+
+
 def test_the_penalty_rises_while_memory_is_missing_and_falls_while_it_is_not():
     problem = four_that_fill_two_devices("max-load")
     chain, _ = annealed(problem, (0, 0, 0, 0), steps=1, heat_s=0.0)
-    assert float(chain.penalty[0]) > FIRST_PENALTY
+    assert float(chain.penalty[0]) > 4
     chain, _ = annealed(problem, (1, 0, 1, 0), steps=1, heat_s=0.0)
-    assert float(chain.penalty[0]) < FIRST_PENALTY
+    assert float(chain.penalty[0]) < 4
 
 
 def test_what_lacks_a_tiny_share_of_all_memory_is_not_handed_over():

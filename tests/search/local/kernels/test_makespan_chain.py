@@ -93,6 +93,7 @@ def test_what_is_handed_over_fits_and_has_its_makespan_though_the_chain_passes_t
     problem = Problem(build.layered(2), machine)
     moves, start = Moves(problem), np.array(packed(problem), np.int32)
     chain = new_chain(moves.space, start, rng_states(np.random.default_rng(1), 1)[0])
+    chain.penalty[0] = 0.1
     fits = set()
     for _ in range(30):
         move_shares = moves.move_shares([start, chain.row])
