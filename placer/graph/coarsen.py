@@ -196,16 +196,16 @@ class _Units:
         return [(s / (self.cost_s[a] + self.cost_s[b] + least_s), a, b) for (a, b), s in self._cut_s.items()]
 
     def _settle_parameters(self) -> None:
-        """Put what reads a variable, and what updates it, into its unit, unless that would unite many variables: what
-        takes the gradients of many (their concatenation) goes with none of them, and where many must share a device
-        (one `If` updates all), the ops that read them are free.
+        """Put what reads a variable, and what updates it, into its unit, unless that would unite many: what takes the
+        gradients of many variables (their concatenation) goes with none of them, where many must share a device (one
+        `If` updates all), the ops that read them are free, and so are the many that share a weight (the steps of an
+        unrolled recurrent layer).
         """
         large = [e for e in self.graph.edges if e.edge_bytes > SCALAR_BYTES]
         sources, users = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
         for e in large:
             sources[e.dst].add(self.root(e.src))
-            if self.graph.ops[e.src].type != "ReadVariableOp":  # a weight may be shared by any number of layers
-                users[e.src].add(self.root(e.dst))
+            users[e.src].add(self.root(e.dst))
         variables = Counter(self.root(i) for i, op in enumerate(self.graph.ops) if op.memory_bytes > 0)
         crowded = {i for i in range(len(self.graph)) if variables[self.root(i)] > WIDE}
         for e in large:

@@ -166,16 +166,16 @@ def test_an_op_for_one_device_that_makes_a_scalar_takes_no_layer_along():
         assert there == set(range(8))
 
 
-@pytest.mark.parametrize("parts", [4, 40])
-def test_a_weight_that_many_ops_read_stays_with_them(parts):
-    """However many micro-batches there are."""
+@pytest.mark.parametrize(("parts", "colocate", "units"), [(4, None, 1), (40, "layer", 1), (40, None, 41)])
+def test_a_weight_stays_with_what_reads_it_unless_that_is_much(parts, colocate, units):
+    """The micro-batches of a layer share a device; the steps of an unrolled recurrent layer need not."""
     ops = [
         Op("w", "VarHandleOp", {"cpu": 0.0}, memory_bytes=4096, colocate="w"),
         Op("read", "ReadVariableOp", {"cpu": 0.0}, colocate="w"),
-        *(Op(f"layer{i}", "MatMul", {"cpu": 1.0}) for i in range(parts)),
+        *(Op(f"layer{i}", "MatMul", {"cpu": 1.0}, colocate=colocate) for i in range(parts)),
     ]
     edges = [Edge(0, 1, 0), *(Edge(1, 2 + i, 4096) for i in range(parts))]
-    assert len(shares(coarsen(OpGraph("shared", tuple(ops), tuple(edges)), 200, TWO))) == 1
+    assert len(shares(coarsen(OpGraph("shared", tuple(ops), tuple(edges)), 200, TWO))) == units
 
 
 def test_the_penalty_of_a_weight_is_computed_where_the_weight_is():
