@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from placer.graph.coarsen import SCALAR_BYTES
+from placer.graph.units import SCALAR_BYTES
 from search.problem.problem import Problem
 
 

@@ -3,7 +3,8 @@
 A chain may pass through placements that do not fit into memory, because where memory is tight hardly any single move
 leads from one placement that fits to another. Their value carries a penalty for the memory that is missing. The penalty
 rises as long as the chain's placement does not fit and falls while it does, as in the tabu search of Cordeau, Laporte
-and Mercier 2001 for vehicle routing. Only placements that fit are handed over.
+and Mercier 2001 for vehicle routing. It begins so high that the chain stays where all fits: a short chain that left
+would not come back. Only placements that fit are handed over.
 """
 
 from __future__ import annotations
@@ -61,9 +62,7 @@ def new_chain(space: Space, row: Ints, rng_state: RngState) -> Chain:
         rng_state.copy(),
         np.empty(devices),
         np.empty(devices),
-        np.full(
-            1, min(float(units), MOST_PENALTY)
-        ),  # so high that a new chain stays where all fits, as it may be short
+        np.full(1, min(float(units), MOST_PENALTY)),
         no_move(units),
         np.empty(ops, np.int32),
         np.empty(ops, np.int32),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 
 import keras
@@ -11,7 +12,8 @@ import tensorflow as tf
 
 from placer.errors import BadInputError
 from placer.execute.rewrite import PlacedStep, Template
-from placer.graph.coarsen import SCALAR_BYTES, coarsen
+from placer.graph.coarsen import coarsen
+from placer.graph.units import SCALAR_BYTES
 from placer.splits.plan import Division, SplitPlan
 from placer.splits.step import split_step
 from placer.trace.capture import capture
@@ -94,6 +96,40 @@ def test_slots_and_updates_move_with_their_variable(captured, two_cpus):
     for path in slots:
         (weight,) = [p for p in by_path if path.endswith(p.replace("/", "_") + "_momentum")]
         assert by_path[path] == by_path[weight]
+
+
+def finite_or_zero(gradients):
+    """As loss scaling does: if any gradient is not finite, all are 0."""
+    are_finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+    return [tf.where(are_finite, gradient, 0.0) for gradient in gradients]
+
+
+@pytest.mark.parametrize(
+    ("settings", "change"),
+    [
+        pytest.param({}, list, id="plain"),
+        pytest.param({"global_clipnorm": 1.0}, list, id="clipped by the norm of all gradients"),
+        pytest.param({"gradient_accumulation_steps": 2}, list, id="accumulated"),
+        pytest.param({}, finite_or_zero, id="checked together"),
+    ],
+)
+def test_layers_can_be_placed_apart_whatever_is_done_with_all_their_gradients(two_cpus, settings, change):
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((256,)), *(keras.layers.Dense(256, activation="relu") for _ in range(18))])
+    optimizer = keras.optimizers.Adam(**settings)
+    optimizer.build(model.trainable_variables)
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x, training=True) ** 2)
+        optimizer.apply(change(tape.gradient(loss, model.trainable_variables)), model.trainable_variables)
+        return loss
+
+    graph = capture(step, (tf.ones([64, 256]),), "layers").graph
+    flops = collections.Counter[str]()
+    for op in coarsen(graph, 192, two_cpus.topology).graph.ops:
+        flops[op.colocate or op.name] += op.flops or 0.0
+    assert max(flops.values()) < 0.2 * sum(flops.values())
 
 
 def test_memory_is_the_variables_bytes(captured):
