@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -42,13 +43,14 @@ def matching(pairs: Iterable[tuple[int, int]], may_unite: Callable[[int, int], b
     taken: set[int] = set()
     for a, b in pairs:
         if a not in taken and b not in taken and may_unite(a, b):
-            taken |= {a, b}
+            taken.add(a)
+            taken.add(b)
             yield a, b
 
 
 def has_stalled(pairs: Sequence[tuple[int, int]], united: Collection[tuple[int, int]]) -> bool:
     """Whether a round over `pairs` united so few of them that going on would take nearly one round per vertex."""
-    return len(united) < STALLED * len({end for pair in pairs for end in pair})
+    return len(united) < STALLED * len(set(chain.from_iterable(pairs)))
 
 
 def two_hop(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -14,6 +13,7 @@ from search.problem.problem import Placement, Problem
 
 CHEAP_SHARE = 0.02  # a unit with a smaller share of all work and three neighbours or more is a fork or a join
 MANY = 8  # with more devices, not every count and every rotation is tried
+NOWHERE = -1
 TOWER_SHARE = 0.3  # if the second branch is lighter than this share of the heaviest, the branches are not towers
 
 
@@ -90,29 +90,28 @@ def _finite(cost_s: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(cost_s), cost_s, highest_s)
 
 
-def _branches(problem: Problem, near: Sequence[set[int]]) -> list[list[int]]:
+def _branches(problem: Problem, near: Sequence[Sequence[int]]) -> list[list[int]]:
     """Return the connected components, as lists of units, that remain without the cheap forks and joins."""
     weight = problem.unit_mean_s
     cheap_s = CHEAP_SHARE * sum(weight)
-    kept = {u for u in range(len(weight)) if len(near[u]) < 3 or weight[u] > cheap_s}
+    kept = [len(near[u]) < 3 or weight[u] > cheap_s for u in range(len(weight))]
     branches = []
-    for first in sorted(kept):
-        if first not in kept:
+    for first in range(len(weight)):
+        if not kept[first]:
             continue
-        branch, front = [], [first]
-        kept.discard(first)
-        while front:
-            u = front.pop()
-            branch.append(u)
-            new = sorted(near[u] & kept)
-            kept.difference_update(new)
-            front.extend(new)
+        kept[first] = False
+        branch = [first]
+        for u in branch:  # which grows meanwhile
+            for w in near[u]:
+                if kept[w]:
+                    kept[w] = False
+                    branch.append(w)
         branches.append(sorted(branch))
     return branches
 
 
 def _spread(
-    near: Sequence[set[int]],
+    near: Sequence[Sequence[int]],
     branches: Sequence[Sequence[int]],
     branch_s: Sequence[NDArray[np.float64]],
     line: NDArray[np.int64],
@@ -121,24 +120,26 @@ def _spread(
     fork and join where most of its neighbours are. branch_s: [line] seconds of each branch.
     """
     load_s = np.zeros(len(line))
-    placed: dict[int, int] = {}
+    placed = [NOWHERE] * len(near)
     for branch, cost_s in zip(branches, branch_s, strict=True):
         i = int((load_s + cost_s).argmin())
         load_s[i] += cost_s[i]
-        placed.update(dict.fromkeys(branch, int(line[i])))
-    for u in range(len(near)):
-        if u not in placed:
-            around = [placed[w] for w in sorted(near[u]) if w in placed]
-            placed[u] = Counter(around).most_common(1)[0][0] if around else int(line[0])
-    return [placed[u] for u in range(len(near))]
+        device = int(line[i])
+        for u in branch:
+            placed[u] = device
+    for u, others in enumerate(near):
+        if placed[u] == NOWHERE:
+            around = [placed[w] for w in others if placed[w] != NOWHERE]
+            placed[u] = max(dict.fromkeys(around), key=around.count, default=int(line[0]))
+    return placed
 
 
-def _neighbours(problem: Problem) -> list[set[int]]:
-    """Return for each unit the units with which it exchanges tensors."""
-    near: list[set[int]] = [set() for _ in problem.units]
-    for e in problem.graph.edges:
-        u, w = problem.unit_of[e.src], problem.unit_of[e.dst]
-        if u != w:
-            near[u].add(w)
-            near[w].add(u)
-    return near
+def _neighbours(problem: Problem) -> list[list[int]]:
+    """Return for each unit the units with which it exchanges tensors, in ascending order."""
+    units = len(problem.units)
+    ends = np.array([(e.src, e.dst) for e in problem.graph.edges], np.int64).reshape(-1, 2)
+    u, w = problem.limits.unit_of[ends].astype(np.int64).T
+    u, w = np.divmod(np.unique(np.concatenate([u * units + w, w * units + u])), units)
+    u, w = u[u != w], w[u != w]
+    start, near = np.searchsorted(u, np.arange(units + 1)).tolist(), w.tolist()
+    return [near[start[i] : start[i + 1]] for i in range(units)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,68 +13,84 @@ from search.problem.problem import Problem
 LEAST_S = 1e-12  # a tensor that takes no time still ties two units together
 LARGEST_SHARE = 0.6  # the largest share of all work in a cluster; a larger cluster would be nearly the whole graph
 
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
-def neighbours(problem: Problem) -> dict[tuple[int, int], float]:
-    """Seconds that the tensors between two units u < w take over the mean link, by pair of units."""
+
+class Talk(NamedTuple):
+    """How much the units of each pair exchange; no pair comes twice."""
+
+    pairs: Ints  # [p, 2] units, the lower index first
+    seconds: Floats  # [p] that their tensors take over the mean link
+
+
+class Clusters(NamedTuple):
+    """Sets of two or more units, small ones first."""
+
+    sizes: Ints  # [clusters]
+    member: Ints  # [sum of sizes] the units of the first cluster in ascending order, then those of the second, ...
+
+
+def neighbours(problem: Problem) -> Talk:
+    """Return the pairs of units that exchange tensors, in the order of the first edge of each."""
     latency_s, per_byte = _mean_crossing(problem)
-    talk_s: dict[tuple[int, int], float] = defaultdict(float)
-    for e in problem.graph.edges:
-        u, w = problem.unit_of[e.src], problem.unit_of[e.dst]
-        if u != w:
-            talk_s[min(u, w), max(u, w)] += latency_s + per_byte * e.edge_bytes
-    return dict(talk_s)
+    edges = problem.graph.edges
+    unit_of = problem.limits.unit_of.astype(np.int64)
+    ends = unit_of[np.array([(e.src, e.dst) for e in edges], np.int64).reshape(-1, 2)]
+    return _united(Talk(ends, latency_s + per_byte * np.array([e.edge_bytes for e in edges], float)), len(unit_of))
 
 
-def clusters(problem: Problem) -> list[NDArray[np.int64]]:
-    """Return sets of two or more units, small ones first: all clusters of all rounds of heavy-edge matching.
+def clusters(problem: Problem, talk: Talk) -> Clusters:
+    """Return all clusters of all rounds of heavy-edge matching. talk: of `neighbours`.
 
     In each round the pairs that exchange most relative to their work unite, each cluster at most once, so that sizes
     about double from round to round. A hub unites with one cluster per round. So the clusters left over around it unite
     in pairs; else there would be as many rounds as the hub has neighbours.
     """
-    work_s = list(problem.unit_mean_s)
-    members: dict[int, list[int]] = {u: [u] for u in range(len(work_s))}
-    talk_s = neighbours(problem)
-    floor_s, most_s = sum(work_s) / max(len(work_s), 1) / 100 + 1e-30, LARGEST_SHARE * sum(work_s)
-    found: list[NDArray[np.int64]] = []
-    while talk_s:
-        into = _matching(talk_s, work_s, floor_s, most_s)
-        if not into:
-            break
-        for gone, kept in into.items():
-            members[kept] += members.pop(gone)
-            work_s[kept] += work_s[gone]
-            found.append(np.array(sorted(members[kept])))
-        talk_s = _united(talk_s, into)
-    return found
+    work_s = np.array(problem.unit_mean_s)
+    cluster_of = np.arange(len(work_s))  # each is named by one of its units
+    floor_s, most_s = work_s.sum() / max(len(work_s), 1) / 100 + 1e-30, LARGEST_SHARE * work_s.sum()
+    sizes, members = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    while len(talk.pairs) and len(united := _matching(talk, work_s, floor_s, most_s)):
+        kept, gone = united.T
+        work_s[kept] += work_s[gone]
+        into = np.arange(len(work_s))
+        into[gone] = kept
+        cluster_of = into[cluster_of]
+        turn = np.full(len(work_s), -1)
+        turn[kept] = np.arange(len(kept))
+        units = np.flatnonzero(turn[cluster_of] >= 0)
+        members.append(units[np.argsort(turn[cluster_of[units]], kind="stable")])
+        sizes.append(np.bincount(turn[cluster_of[units]]))
+        talk = _united(Talk(into[talk.pairs], talk.seconds), len(work_s))
+    return Clusters(np.concatenate(sizes), np.concatenate(members))
 
 
-def _matching(
-    talk_s: dict[tuple[int, int], float], work_s: list[float], floor_s: float, most_s: float
-) -> dict[int, int]:
-    """Return the clusters that unite in one round: cluster that disappears -> cluster that takes it in."""
-
-    def score(pair: tuple[int, int]) -> float:
-        a, b = pair
-        return talk_s[pair] / (floor_s + min(work_s[a], work_s[b]))
+def _matching(talk: Talk, work_s: Floats, floor_s: float, most_s: float) -> Ints:
+    """Return the pairs of clusters that unite in one round, [n, 2]; the first of a pair takes the other in."""
 
     def may_unite(a: int, b: int) -> bool:
-        return work_s[a] + work_s[b] <= most_s
+        return bool(work_s[a] + work_s[b] <= most_s)
 
-    pairs = sorted(talk_s, key=lambda pair: (-score(pair), pair))
+    score = talk.seconds / (floor_s + work_s[talk.pairs].min(axis=1))
+    best_first = np.lexsort((talk.pairs[:, 1], talk.pairs[:, 0], -score))
+    first, second = talk.pairs[best_first].T.tolist()
+    pairs = list(zip(first, second, strict=True))
     united = list(matching(pairs, may_unite))
     if united and has_stalled(pairs, united):
         united += matching(two_hop(pairs, united), may_unite)
-    return {b: a for a, b in united}
+    return np.array(united, np.int64).reshape(-1, 2)
 
 
-def _united(talk_s: dict[tuple[int, int], float], into: dict[int, int]) -> dict[tuple[int, int], float]:
-    fewer: dict[tuple[int, int], float] = defaultdict(float)
-    for (a, b), seconds in talk_s.items():
-        u, w = into.get(a, a), into.get(b, b)
-        if u != w:
-            fewer[min(u, w), max(u, w)] += seconds
-    return dict(fewer)
+def _united(talk: Talk, units: int) -> Talk:
+    """Return `talk` with the seconds of equal pairs added up, and without the pairs of a unit with itself."""
+    low, high = talk.pairs.min(axis=1), talk.pairs.max(axis=1)
+    apart = low != high
+    keys, first, which = np.unique(low[apart] * units + high[apart], return_index=True, return_inverse=True)
+    seconds = np.zeros(len(keys))
+    np.add.at(seconds, which, talk.seconds[apart])
+    in_turn = np.argsort(first)
+    return Talk(np.stack(np.divmod(keys[in_turn], units), axis=1), seconds[in_turn])
 
 
 def _mean_crossing(problem: Problem) -> tuple[float, float]:

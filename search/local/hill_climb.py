@@ -14,7 +14,7 @@ from search.problem.searcher import Stop
 # Long runs move, too, because moving one layer of many makes two tensors cross to save one.
 RUN_LENGTHS = (1, 2, 4, 8, 16, 32)
 GAIN = 1e-9  # relative: a smaller gain is a rounding error
-MOST_LISTED = 1_000_000  # if there are more moves, they are drawn at random instead of listed
+MOST_LISTED = 100_000  # more moves are drawn at random, because listing them would take as long as many predictions
 
 
 class Shift(NamedTuple):

@@ -39,8 +39,8 @@ def space_of(problem: Problem) -> Space:
     limits = problem.limits
     free = np.flatnonzero(limits.feasible.sum(axis=1) > 1).astype(np.int32)
     work_s = np.array(problem.unit_mean_s)[free]
-    grouped = clusters(problem)
-    sizes = [len(cluster) for cluster in grouped]
+    talk = neighbours(problem)
+    grouped = clusters(problem, talk)
     counts = np.bincount(limits.unit_of, minlength=len(problem.units))
     return Space(
         can=limits.feasible,
@@ -54,7 +54,7 @@ def space_of(problem: Problem) -> Space:
         free=free,
         by_work=np.cumsum(work_s) / max(work_s.sum(), 1e-30),
         lines=lines(problem),
-        pairs=np.array(list(neighbours(problem)), np.int32).reshape(-1, 2),
-        first_member=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32),
-        member=np.concatenate([*grouped, []]).astype(np.int32),
+        pairs=talk.pairs.astype(np.int32),
+        first_member=np.concatenate([[0], np.cumsum(grouped.sizes)]).astype(np.int32),
+        member=grouped.member.astype(np.int32),
     )

@@ -90,9 +90,29 @@ def test_kinds_that_gain_are_drawn_more_often_and_none_dies_out(problem):
     assert moves.share[0] == before
 
 
+def test_what_two_units_exchange_is_the_sum_over_the_edges_between_them(build):
+    problem = Problem(build.layered(5, layers=12), build.machine("gpu", "cpu"))
+    link = problem.topology.mean_link
+    seconds = {}
+    for e in problem.graph.edges:
+        pair = tuple(sorted((problem.unit_of[e.src], problem.unit_of[e.dst])))
+        if len(set(pair)) == 2:
+            own_s = link.latency_s + e.edge_bytes / link.bandwidth_bytes_per_s
+            seconds[pair] = seconds.get(pair, 0.0) + own_s
+    talk = neighbours(problem)
+    assert list(map(tuple, talk.pairs.tolist())) == list(seconds)  # by first edge
+    assert talk.seconds == pytest.approx(list(seconds.values()))
+    assert len(seconds) < len(problem.graph.edges)  # some units exchange several tensors
+
+
+def sets_of(problem):
+    found = clusters(problem, neighbours(problem))
+    return np.split(found.member, np.cumsum(found.sizes)[:-1])
+
+
 def test_every_cluster_is_connected_and_holds_no_unit_twice(problem):
-    talks = set(neighbours(problem))
-    for cluster in clusters(problem):
+    talks = set(map(tuple, neighbours(problem).pairs.tolist()))
+    for cluster in sets_of(problem):
         units = cluster.tolist()
         assert len(set(units)) == len(units) >= 2
         reached, front = {units[0]}, [units[0]]
@@ -108,7 +128,7 @@ def test_around_a_hub_clusters_double_in_size_and_there_are_few_rounds(build):
     leaves = 400
     ops = [Op("hub", cost_s={"cpu": 1.0}), *(Op(f"leaf{i}", cost_s={"cpu": 1.0}) for i in range(leaves))]
     star = OpGraph("star", tuple(ops), tuple(Edge(0, v, 1) for v in range(1, leaves + 1)))
-    found = clusters(Problem(star, build.machine("cpu", "cpu")))
+    found = sets_of(Problem(star, build.machine("cpu", "cpu")))
     assert all(len(set(cluster.tolist())) == len(cluster) for cluster in found)
     assert sum(map(len, found)) < 20 * leaves  # not half of their square
     assert {2, 4, 8} <= {len(cluster) for cluster in found}
@@ -117,7 +137,7 @@ def test_around_a_hub_clusters_double_in_size_and_there_are_few_rounds(build):
 def test_clusters_come_in_all_sizes_up_to_their_largest_share_of_the_work(build):
     problem = Problem(build.layered(5, layers=12), build.machine("gpu", "cpu"))
     work_s = np.array(problem.unit_mean_s)
-    found = clusters(problem)
+    found = sets_of(problem)
     sizes = [len(cluster) for cluster in found]
     assert min(sizes) == 2 and any(2 < size < len(problem.units) / 4 for size in sizes)
     assert len(problem.units) / 3 < max(sizes)
