@@ -147,7 +147,8 @@ def test_what_comes_from_an_op_that_is_held_out_is_not_fitted(monkeypatch: pytes
     def row(batch: int) -> OperatorRow:
         data = Tensor((batch, 64), "float32")
         op = Operator("Relu", (data,), (data,), {}, 64.0 * batch)
-        return OperatorRow(op, "cpu:0", "cpu", "m", batch, "net", "forward", "step", 1e-4, 1e-4, 0.0, 9)
+        seconds = 1e-5 + 1e-6 * batch
+        return OperatorRow(op, "cpu:0", "cpu", "m", batch, "net", "forward", "step", seconds, seconds, 0.0, 9)
 
     other = replace(row(8), operator=replace(row(8).operator, type="Tanh"))
     for share, counts in ((1, 0), (16**16, 13)):
