@@ -27,6 +27,7 @@ WORDS = {
 }
 SIGNALS = tuple(WORDS)
 AGAIN_S = 0.02  # after which KeyboardInterrupt is raised again
+DOING = "finishing what is under way, then the report"  # said of a noted signal
 EXIT = 128  # the exit code is this plus the signal's number, as in shells
 
 
@@ -42,6 +43,7 @@ class Signals:
     def __init__(self) -> None:
         self.numbers: list[int] = []  # in the order in which they came
         self.noted: frozenset[int] = frozenset()  # signals that do not raise if they come first
+        self.doing = DOING  # said when a signal is noted
         self.was_said = False  # whether a noted signal was acknowledged on stderr
         self._again: threading.Timer | None = None  # raises KeyboardInterrupt again
         self._is_closed = False
@@ -89,14 +91,16 @@ class Signals:
         self.noted = frozenset(numbers)
 
     @contextmanager
-    def noting(self, numbers: Collection[int]) -> Iterator[None]:
-        """Apply `note` within the block."""
-        before = self.noted
+    def noting(self, numbers: Collection[int], doing: str = DOING) -> Iterator[None]:
+        """Apply `note` within the block. doing: what the block does, said when a signal is noted."""
+        before = self.noted, self.doing
         self.note(numbers)
+        self.doing = doing
         try:
             yield
         finally:
-            self.note(before)
+            self.note(before[0])
+            self.doing = before[1]
 
     def raise_again(self) -> None:
         """Raise KeyboardInterrupt a moment later, because Python drops exceptions at the place where it came."""
@@ -115,7 +119,7 @@ class Signals:
     def _say(self, number: int) -> None:
         self.was_said = True
         again = "press again" if number == CTRL_C else "press Ctrl-C"
-        said = f"\n{WORDS[number]}: finishing what is under way, then the report; {again} to stop at once\n"
+        said = f"\n{WORDS[number]}: {self.doing}; {again} to stop at once\n"
         with suppress(OSError):  # the terminal may be closed; not `print`, which may be amid a line
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, said.encode())
 

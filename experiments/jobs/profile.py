@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import zoo
+from experiments.jobs.interrupt import heard
+from experiments.jobs.kept_profiles import KeptProfiles
 from placer.devices.specs import check_spec
-from placer.errors import BadInputError, tell_all, tried
+from placer.errors import BadInputError
 from placer.files import check_outputs
 from placer.measure.store import Store
-from placer.profile.operators.dataset import YARDSTICKS, OperatorRow, check_export, export
+from placer.profile.operators.dataset import YARDSTICKS, OperatorRow, check_export
 from surrogate.operators.models import LEAST_S, OperatorModels, fit_models
 
 if TYPE_CHECKING:  # TensorFlow is loaded when profiling starts, not for --help
@@ -56,9 +58,10 @@ def profile_command(
 ) -> ProfileResult:
     """Measure operators, keep them in `store`, fit models to them, and export them to `target`.
 
-    progress: called with the number of steps to show. Raises BadInputError for a model or device that cannot be used,
-    and PlacerError for a store or target if it is known beforehand that it cannot be written. Raises DeviceLostError if
-    a device is lost, and KeyboardInterrupt at a signal, after keeping what was measured until then.
+    After each profile of a pass, its rows are stored. progress: called with the number of steps to show. Raises
+    BadInputError for a model or device that cannot be used, and PlacerError for a store or target if it is known
+    beforehand that it cannot be written. Raises DeviceLostError if a device is lost, and KeyboardInterrupt at a signal,
+    after keeping what was measured until then.
     """
     check(settings, target, store)
     if store is not None:
@@ -69,52 +72,26 @@ def profile_command(
     from placer.profile.operators.yardsticks import yardsticks
 
     profiles: list[OperatorProfile] = []
-    with open_devices(settings.devices, links=False, deadlines=True) as devices:
+    with heard() as signals, open_devices(settings.devices, links=False, deadlines=True) as devices:
+        kept = KeptProfiles(store, target, signals)
         numbers = range(len(devices.topology))
         count = len(settings.models) * len(settings.batches) * len(numbers)
         try:
             with (
                 progress(count + (count + len(numbers)) * settings.passes) as advance,
-                at_the_end(lambda _: _keep_and_tell(profiles, store, target)),
+                at_the_end(lambda _: kept.keep_despite(profiles)),
             ):
                 for model in settings.models:
                     profiles.extend(profiles_of(model, settings, devices, numbers, advance))
                 profiles += yardsticks(devices, numbers)
-                run_passes(profiles, settings.passes, advance)
+                run_passes(profiles, settings.passes, advance, kept.keep)
         except BaseException:
-            _keep_and_tell(profiles, store, target)
+            kept.keep_despite(profiles)
             raise
-        rows, known, lost = _keep(profiles, store, target)  # before the devices are closed, which may be cut short
+        rows, known, lost = kept.finish(profiles)  # before the devices are closed, which may be cut short
     kinds = dict.fromkeys(row.device_kind for row in rows if row.network != YARDSTICKS and row.median_s > LEAST_S)
     models = [fit_models(known, kind) for kind in kinds or (None,)]
     return ProfileResult(tuple(rows), tuple(models), devices.topology.names, time.perf_counter() - begin_s, tuple(lost))
-
-
-def _keep(
-    profiles: Sequence[OperatorProfile], store: Path | None, target: Path | None
-) -> tuple[list[OperatorRow], list[OperatorRow], list[Exception]]:
-    """Write what was measured. Return its rows, all rows of their machines in the store, and the errors of writing."""
-    rows = [row for profile in profiles for row in profile.rows()]
-    known = rows
-
-    def keep() -> None:
-        nonlocal known
-        if store is not None:
-            with Store(store) as kept:
-                kept.add_operators(rows)
-                known = [row for name in sorted({row.machine for row in rows}) for row in kept.operators(name)]
-
-    def put() -> None:
-        if target is not None and rows:
-            export(known, target)
-
-    lost = tried(keep, put)
-    return rows, known, lost
-
-
-def _keep_and_tell(profiles: Sequence[OperatorProfile], store: Path | None, target: Path | None) -> None:
-    """As `_keep`, but for use amid another error: errors of writing are reported, and not raised."""
-    tell_all(_keep(profiles, store, target)[2])
 
 
 def check(settings: ProfileSettings, target: Path | None, store: Path | None = None) -> None:
@@ -154,9 +131,17 @@ def profiles_of(
             yield OperatorProfile(captured, inputs, devices, number, batch=examples, scales=scaled)
 
 
-def run_passes(profiles: Sequence[OperatorProfile], passes: int, advance: Advance) -> None:
-    """Time all profiles in each pass before the next one begins, so that repeats are minutes apart."""
+def run_passes(
+    profiles: Sequence[OperatorProfile],
+    passes: int,
+    advance: Advance,
+    after: Callable[[OperatorProfile], object] = lambda profile: None,
+) -> None:
+    """Time all profiles in each pass before the next one begins, so that repeats are minutes apart. after: called with
+    each profile after its part of a pass.
+    """
     for i in range(passes):
         for profile in profiles:
             advance(f"{profile.captured.name}, pass {i + 1}")
             profile.run_pass()
+            after(profile)

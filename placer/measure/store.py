@@ -52,16 +52,29 @@ ADVICE = {
     sqlite3.SQLITE_BUSY: "another program holds it: end that one, or name another with --store",
     sqlite3.SQLITE_READONLY: "make it writable, or name another with --store",
 }
-# A new measurement is averaged with the stored one, weighted by repeats.
+# A new measurement is averaged with the stored one, weighted by repeats; nothing is left of one that was taken back.
+KEY = ("signature", "machine", "device_kind", "batch", "network", "source")
+TIMES = ("median_s", "low_s", "spread_s")
 MERGED = ", ".join(
-    f"{name} = ({name} * repeats + excluded.{name} * excluded.repeats) / (repeats + excluded.repeats)"
-    for name in ("median_s", "low_s", "spread_s")
+    f"{name} = CASE WHEN repeats > 0 THEN ({name} * repeats + excluded.{name} * excluded.repeats) "
+    f"/ (repeats + excluded.repeats) ELSE excluded.{name} END"
+    for name in TIMES
 )
 ADD_OPERATOR = (
     f"INSERT INTO operators VALUES ({', '.join('?' * (len(COLUMNS) + 1))}) "
-    "ON CONFLICT (signature, machine, device_kind, batch, network, source) "
+    f"ON CONFLICT ({', '.join(KEY)}) "
     f"DO UPDATE SET {MERGED}, repeats = repeats + excluded.repeats, device = excluded.device, at = excluded.at"
 )
+REST = ", ".join(
+    f"{name} = CASE WHEN repeats > :repeats THEN max(0.0, ({name} * repeats - :{name} * :repeats) "
+    "/ (repeats - :repeats)) ELSE 0.0 END"
+    for name in TIMES
+)
+TAKE_BACK = (
+    f"UPDATE operators SET {REST}, repeats = max(0, repeats - :repeats) "
+    f"WHERE {' AND '.join(f'{name} = :{name}' for name in KEY)}"
+)
+DROP_EMPTY = "DELETE FROM operators WHERE repeats = 0"
 
 # Version of how steps are placed and run; results of other versions are not comparable. 1: TensorFlow's own op order;
 # 2: no batches through pinned memory.
@@ -209,14 +222,19 @@ class Store:
         """A name for what other steps are compared with in a session: a mapping, or the untouched step (None)."""
         return "untouched" if op_mapping is None else hashlib.sha256(str(op_mapping.devices).encode()).hexdigest()[:16]
 
-    def add_operators(self, rows: Iterable[OperatorRow]) -> None:
+    def add_operators(self, rows: Iterable[OperatorRow], instead_of: Iterable[OperatorRow] = ()) -> None:
         """Store rows of the operator dataset, all or none. A signature measured before on the same machine, kind of
         device, batch and network is averaged, weighted by repeats. Raises PlacerError if writing fails.
+
+        instead_of: rows that were added before; their part in the averages is taken back, whoever added to these since.
         """
-        records = [to_record(row) | {"batch": row.batch or 0} for row in rows]
+        records, former = ([to_record(row) | {"batch": row.batch or 0} for row in some] for some in (rows, instead_of))
         values = [(*(record[name] for name in COLUMNS), time.time()) for record in records]
         with self._transaction("written"):
+            self.connection.executemany(TAKE_BACK, former)
             self.connection.executemany(ADD_OPERATOR, values)
+            if former:
+                self.connection.execute(DROP_EMPTY)
 
     def operators(self, machine: str | None = None) -> list[OperatorRow]:
         """The operator dataset of one machine (a `timed_on` key), or of all. Raises BadInputError for a damaged row."""

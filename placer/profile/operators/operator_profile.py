@@ -79,9 +79,9 @@ class OperatorProfile:
     def _extend(self, source: str, number: int, more: Samples) -> None:
         if not more:
             return
-        block = self.blocks.setdefault((source, number), {})
-        for signature, seconds in more.items():
-            block.setdefault(signature, []).extend(seconds)
+        block = self.blocks.get((source, number), {})
+        added = {signature: [*block.get(signature, ()), *seconds] for signature, seconds in more.items()}
+        self.blocks[source, number] = block | added  # at once, because a signal may come in between
 
     def _add_scaled(self) -> None:
         """Add probes, at other sizes, of ops that take at least WORTH_SCALING_S in the step."""
