@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +29,10 @@ from placer.graph.defaults import GROUPS
 from placer.graph.memory_limits import MemoryLimits
 from placer.graph.schedules import RANK
 from search.defaults import DEFAULT_SEARCHER
+
+if TYPE_CHECKING:
+    from experiments.jobs.search.comparison import Comparison
+    from experiments.jobs.search.finding import Finding
 
 app = typer.Typer(
     name="placer",
@@ -150,7 +154,7 @@ def search(
         lambda: show_result(as_json, finding_facts(found), lambda: show_finding(found)),
         lambda: write_results(found, out, report, *((None, None) if found.lost else (trace, gantt))),
     )
-    raise_last([*failures, *(PlacerError(line) for line in (found.unkept, found.lost) if line)])
+    raise_last([*failures, *_what_ended(found)])
 
 
 @app.command()
@@ -209,7 +213,7 @@ def compare(
         lambda: show_result(as_json, facts, lambda: comparison.show_comparison(facts)),
         lambda: comparison.write_comparison(facts, report, curves),
     )
-    raise_last([*failures, *(PlacerError(line) for line in (found.unkept, found.lost) if line)])
+    raise_last([*failures, *_what_ended(found)])
 
 
 @app.command()
@@ -315,6 +319,12 @@ def worker(
 
 for command in (profile, spoc, show, diff, bench):
     app.command()(command)
+
+
+def _what_ended(found: Finding | Comparison) -> list[Exception]:
+    """The errors to tell after the results of a search that did not end as it should have."""
+    lost = [found.error] if found.error is not None else [PlacerError(found.lost)] if found.lost else []
+    return [*([PlacerError(found.unkept)] if found.unkept else []), *lost]
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from experiments.jobs.interrupt import SIGNALS, Signals, heard, interruptible
 from experiments.jobs.search.comparison import CompareSettings, Comparison, Standing
-from experiments.jobs.search.ending import why_lost
+from experiments.jobs.search.early_end import unforeseen, why_lost
 from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest, leader, merit, step_s
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.side_by_side import side_by_side
@@ -41,11 +41,11 @@ def run_comparison(
     unfinished: Callable[[Comparison], object] = lambda _: None,
 ) -> Comparison:
     """Let searchers compete on real devices. Ctrl-C ends the rounds, and what was measured is compared side by side.
-    If another signal comes, or devices are lost, it is compared by its races.
+    If another signal or an error comes, it is compared by its races.
 
     unfinished: takes the comparison so far when this process may be ended. Raises BadInputError for a model, device or
     searcher that cannot be used, and KeyboardInterrupt for a signal before anything is measured, and for a second
-    Ctrl-C. Raises DeviceLostError and TensorFlow's errors before anything is measured.
+    Ctrl-C. Raises other errors only before anything is measured.
     """
     settings.check()
     with heard() as signals, Job.opened(settings.search, progress or Progress(), store, clock) as job:
@@ -65,25 +65,23 @@ class _Comparing:
     contest: Contest | None = field(default=None, init=False)  # once the single devices were measured
 
     def found(self) -> Comparison:
-        """Measure and compare. If devices are lost or a signal comes, return what is known by then."""
-        import tensorflow as tf
-
-        from placer.devices.workers.deadline import DeviceLostError, at_the_end
+        """Measure and compare. If an error or a signal comes, return what is known by then."""
+        from placer.devices.workers.deadline import at_the_end
 
         with at_the_end(lambda lost: self.unfinished(self._so_far(lost))):
-            lost = ""
+            found: Comparison | None = None
+            lost, ended_by = "", None
             try:
                 found = self._measured()
             except KeyboardInterrupt:
                 if self.signals.insists or not self._knows():
                     raise
-                found = None
-            except (DeviceLostError, tf.errors.OpError) as error:
+            except Exception as error:
                 if not self._knows():
                     raise
-                found, lost = None, why_lost(error)
+                lost, ended_by = why_lost(error), unforeseen(error)
             self.signals.note(SIGNALS)  # so that no signal keeps the result from being handed back
-            return found or self._so_far(lost)
+            return found or replace(self._so_far(lost), error=ended_by)
 
     def _measured(self) -> Comparison:
         """Measure all. Ctrl-C is only noted meanwhile."""
@@ -219,12 +217,12 @@ class Contest:
         return replace(compared, tf_default_s=None if found.untouched is None else found.untouched.step_s)
 
     def cut_short(self, lost: str) -> Comparison:
-        """What was found before devices were lost or a signal came. All figures come from the races, in which each
-        mapping ran beside the anchor. lost: which devices, and when; "" if a signal came.
+        """What was found before an error or a signal came. All figures come from the races, in which each mapping ran
+        beside the anchor. lost: the error in words; "" if a signal came.
         """
         self.job.progress.end()
         for entrant in [*self.entrants, *self.longer]:
-            entrant.ended = entrant.ended or ("devices were lost." if lost else "interrupted.")
+            entrant.ended = entrant.ended or ("an error ended it." if lost else "interrupted.")
         first = self._first()
         ran = {mapping: first[mapping] for mapping in self._finalists()}
         # The short race of a mapping that was stopped early looks too good; it counts where there is nothing else.

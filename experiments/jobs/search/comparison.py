@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from experiments.jobs.search.finding import Trial, by_merit, step_s
@@ -84,7 +84,8 @@ class Comparison:
     interrupted: bool
     seconds: float
     raced: bool = False  # whether all figures are those of races, because it ended before the end
-    lost: str = ""  # which devices were lost, and when; "" if none
+    lost: str = ""  # the error that came before the end, in words, such as which devices were lost
+    error: Exception | None = field(default=None, repr=False)  # the same, if it may be a bug or is bad input
     unkept: str = ""  # why some of it is not in the store
     notes: tuple[str, ...] = ()  # on the step, and what was not tried
 

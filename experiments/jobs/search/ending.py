@@ -83,10 +83,10 @@ def with_trace(found: Finding, jobs: Sequence[Job]) -> Finding:
 
 
 def cut_short(jobs: Sequence[Job], lost: str = "") -> Finding:
-    """The finding if devices were lost or a signal came: the best mapping by the races, in which each ran beside the
+    """The finding if an error or a signal came: the best mapping by the races, in which each ran beside the
     anchor.
 
-    jobs: as for `finish`. lost: which devices, and when; "" if a signal came. Raises PlacerError if no mapping ran.
+    jobs: as for `finish`. lost: the error in words; "" if a signal came. Raises PlacerError if no mapping ran.
     """
     jobs[0].progress.end()
     ran = [Finalist(job, trial) for job in _that_ran(jobs) for trial in job.ranked()]
@@ -96,14 +96,6 @@ def cut_short(jobs: Sequence[Job], lost: str = "") -> Finding:
     found = _finding(jobs, Final(tuple(dict.fromkeys((best, single)))), best)
     why = [] if lost else [f"{_interrupted(jobs)}, before the fastest were measured side by side."]
     return replace(found, finalists=(), raced=True, lost=lost, interrupted=not lost, ended=(*found.ended, *why))
-
-
-def why_lost(error: Exception) -> str:
-    """Why nothing more can be measured: the sentence of a DeviceLostError, or TensorFlow's own error."""
-    from placer.devices.workers.deadline import DeviceLostError
-    from placer.trace.tracing import gist
-
-    return str(error) if isinstance(error, DeviceLostError) else f"TensorFlow failed: {gist(error)}"
 
 
 def _interrupted(jobs: Sequence[Job]) -> str:

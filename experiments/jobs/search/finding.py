@@ -72,7 +72,8 @@ class Finding:
     after: Timeline | None = field(default=None, repr=False)  # the delivered step, as predicted
     order: tuple[str, ...] = ()  # ops of the delivered step, which run in this order if they share a device
     finalists: tuple[Trial, ...] = ()
-    lost: str = ""  # which devices were lost before the end
+    lost: str = ""  # the error that came before the end, in words, such as which devices were lost
+    error: Exception | None = field(default=None, repr=False)  # the same, if it may be a bug or is bad input
     unkept: str = ""  # why some results are not in the store
     raced: bool = False  # whether the figures are those of the races, because the end was lost or cut short
     plan: SplitPlan | None = None  # by which ops of the delivered step are divided; then `groups` are of its parts

@@ -293,10 +293,16 @@ class Job:
         return trials
 
     def _stored(self, op_mapping: Mapping) -> Result | None:
-        """The stored result of a mapping of the captured ops, in this session's time; None if there is none."""
+        """The stored result of a mapping of the captured ops, in this session's time; None if there is none. If the
+        store cannot be read, the search goes on without it.
+        """
         if self.store is None or self.anchor_s is None:
             return None
-        return self.store.find(op_mapping, self.anchor_s, self.settings.schedule, self._anchor)
+        try:
+            return self.store.find(op_mapping, self.anchor_s, self.settings.schedule, self._anchor)
+        except PlacerError as error:
+            self._go_on_without_store(error)
+            return None
 
     def _keep(self, store: Store, op_mapping: Mapping, result: Result, searcher: str) -> None:
         """Store the result of a mapping of the captured ops. If that fails, as on a full disk, the search goes on
@@ -305,8 +311,11 @@ class Job:
         try:
             store.add(op_mapping, result, self.anchor_s or 0.0, searcher, self.settings.schedule, self._anchor)
         except PlacerError as error:
-            self.store, self.unkept = None, f"{error} What was measured from then on is not in it."
-            self.progress.phase(self.unkept)
+            self._go_on_without_store(error)
+
+    def _go_on_without_store(self, error: PlacerError) -> None:
+        self.store, self.unkept = None, f"{error} What was measured from then on is not in it."
+        self.progress.phase(self.unkept)
 
     def note_suspends(self) -> None:
         """If this machine was suspended since the last call, report that and note it for the finding."""

@@ -8,11 +8,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from experiments.jobs.interrupt import SIGNALS, EndedError, Signals, heard, interruptible
-from experiments.jobs.search.ending import cut_short, finish, why_lost, with_trace
+from experiments.jobs.search.early_end import unforeseen, why_lost
+from experiments.jobs.search.ending import cut_short, finish, with_trace
 from experiments.jobs.search.finding import Finding, Progress, fastest
 from experiments.jobs.search.job import Job
 from experiments.jobs.search.settings import SearchSettings
 from experiments.jobs.search.splitting import divided_job, measure_by_turns
+from placer.errors import BadInputError
 from placer.measure.store import Store
 
 BEFORE_THE_END = "this was written before the finalists were measured side by side; what came after was lost."
@@ -30,7 +32,7 @@ def run_search(
 
     The delivered mapping was measured side by side with the fastest single device, and is that device if no mapping
     beat it by more than two standard errors. If pins or memory leave no single device, the delivered mapping was
-    measured side by side with the next fastest one.
+    measured side by side with the next fastest one. If an error comes after a mapping has run, the finding says which.
     If a signal ends the search (experiments.jobs.interrupt), the best mapping so far is handed back; it is the best by
     its race if the signal came after the searchers' questions, or was not Ctrl-C. Afterwards signals are only noted.
     Raises BadInputError for a model, device, pin, plan of splits or searcher that cannot be used, EndedError if a
@@ -59,10 +61,8 @@ class _Search:
     finding: Finding | None = field(default=None, init=False)  # after the finalists were measured side by side
 
     def found(self) -> Finding:
-        """Search and return the finding. If devices are lost or a signal comes, return what is known by then."""
-        import tensorflow as tf
-
-        from placer.devices.workers.deadline import DeviceLostError, at_the_end
+        """Search and return the finding. If an error or a signal comes, return what is known by then."""
+        from placer.devices.workers.deadline import at_the_end
 
         with at_the_end(lambda lost: self.unfinished(self._so_far(lost))):
             try:
@@ -72,11 +72,12 @@ class _Search:
                     raise
                 self.signals.note(SIGNALS)
                 return self._so_far("")
-            except (DeviceLostError, tf.errors.OpError) as error:
-                if not self._knows():
+            except Exception as error:
+                if not self._knows() or (isinstance(error, BadInputError) and not self._has_asked()):
                     raise
                 self.signals.note(SIGNALS)
-                return replace(self._so_far(why_lost(error)), interrupted=self.signals.pressed())
+                found = self._so_far(why_lost(error))
+                return replace(found, interrupted=self.signals.pressed(), error=unforeseen(error))
             self.signals.note(SIGNALS)
             return self._so_far("")
 
@@ -99,6 +100,10 @@ class _Search:
     def _knows(self) -> bool:
         """Whether any mapping ran."""
         return any(fastest(job.trials) for job in self.jobs)
+
+    def _has_asked(self) -> bool:
+        """Whether any mapping of a searcher was measured."""
+        return any(not trial.searcher.startswith("single") for job in self.jobs for trial in job.trials)
 
     def _so_far(self, lost: str) -> Finding:
         """The finding of the finalists side by side, or else of the races. lost: why nothing more can be measured; ""
