@@ -95,7 +95,9 @@ def search(
     spec: options.DevicesSpec = None,
     include_local: options.IncludeLocal = False,
     searcher: options.Searchers = None,
-    measurements: Annotated[int, typer.Option(help="Measure at most this many mappings.")] = 24,
+    measurements: Annotated[
+        int, typer.Option(help="Measure at most this many mappings, single devices included.")
+    ] = 24,
     minutes: options.Minutes = None,
     seed: options.Seed = 0,
     batch: options.Batch = None,

@@ -20,6 +20,7 @@ from placer.splits.step_graph import StepGraph
 from placer.trace.capture import Captured
 from placer.trace.tracing import gist
 from search.defaults import DEFAULT_SEARCHER
+from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 from search.session.session import SearchSession
 from search.splits.candidates import ranked
@@ -51,7 +52,7 @@ def failed_in_words(error: Exception) -> str:
 @dataclass(frozen=True)
 class Judge:
     """Predicts what plans of splits for one profiled step are worth. profiled: the step's ops with costs. local:
-    whether each part of a batch is normalised by its own statistics.
+    whether each part of a batch is normalised by its own statistics. stop: whether no further plan is judged.
     """
 
     captured: Captured
@@ -59,6 +60,7 @@ class Judge:
     groups: int
     seed: int
     local: bool = False
+    stop: Stop = never
 
     def best(self, parts: int, note: Callable[[str], None] = lambda policy: None) -> Judged | str:
         """Return the best plan that divides ops into `parts`, or why none is worth a try. note: as in `candidates`."""
@@ -102,6 +104,8 @@ class Judge:
         self, graph: StepGraph, plans: Iterable[tuple[str, SplitPlan]], note: Callable[[str], None]
     ) -> Iterator[Judged]:
         for policy, plan in plans:
+            if self.stop():
+                return
             note(policy)
             plan = with_local_statistics(graph, plan)[0] if self.local else plan
             with suppress(PlanError):  # this step has no rules for the policy, or a pipeline would not overlap

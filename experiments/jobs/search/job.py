@@ -6,24 +6,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING
 
 from experiments import zoo
-from experiments.jobs.search.finding import Progress, Trial, by_merit, leader
+from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest, leader
 from experiments.jobs.search.settings import BASELINES, SearchSettings
 from experiments.jobs.search.stages import TracedModel, profile_model, trace_model
 from placer.devices.host.suspends import Suspends, in_words
-from placer.errors import PlacerError
+from placer.errors import PlacerError, listed
 from placer.graph.mapping import Mapping
+from placer.graph.topology import Topology
 from placer.measure.settings import RunnerSettings
 from placer.measure.store import Store
 from placer.number_format import mib
 from placer.result import Failed, Measured, Result
 from search.defaults import BATCH
 from search.initial.nearly_singles import nearly_singles
-from search.problem.problem import Problem
+from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 from search.session.refusals import Refusals, too_large
@@ -161,22 +161,48 @@ class Job:
         return max(0, self.settings.measurements - made)
 
     def measure_singles(self, most: int | None = None, over: Stop = never) -> None:
-        """Measure each device with all ops that it can run, if it can hold them, and calibrate by the results. `over()`
-        is checked after each measurement. most: the number of devices to try; None = all.
+        """Measure each device with all ops that it can run, if it can hold them, and calibrate by the results.
+
+        No further one is measured after `most` (None = all), nor after `over()`, nor once one has run and the settings'
+        minutes are over. `ended` then says which are missing.
         """
         if self.beside is None:
             self.progress.begin(self.settings.measurements)
-        for placement in islice(chain(self.problem.of_variables.singles(), nearly_singles(self.problem)), most):
-            mapping = self.problem.mapping(placement)
+        left, made = self._singles(), 0
+        while left:
+            mapping = self.problem.mapping(left[0])
             lack = self.prediction.lack(mapping)
             if lack is not None:
                 self.ended.append(f"single: not tried, because {lack}, as simulated.")
                 self._refused.add(lack)
-                continue
-            self.measure("single", mapping)
-            if over():
+            elif made and over():
                 break
+            elif why := self._no_more_singles(made, most):
+                self.ended += [] if self.beside else [_left_out(self.topology, left, why)]
+                break
+            else:
+                self.measure("single", mapping)
+                made += 1
+            left.pop(0)
         self.calibrate()
+
+    def _singles(self) -> list[Placement]:
+        """The placements on one device, and then those on nearly one. Devices of the kind that is predicted to be the
+        fastest come first, because the best of those that were measured is what all is compared with.
+        """
+        alone = list(self.problem.of_variables.singles())
+        kinds = {placement: self.topology.devices[placement[0]].kind for placement in alone}
+        least_s = dict.fromkeys(kinds.values(), inf)
+        for placement, kind in kinds.items() if len(least_s) > 1 else ():
+            least_s[kind] = min(least_s[kind], self.prediction.step_s(self.problem.mapping(placement)))
+        return [*sorted(alone, key=lambda placement: least_s[kinds[placement]]), *nearly_singles(self.problem)]
+
+    def _no_more_singles(self, made: int, most: int | None) -> str:
+        """Why no further single device is measured after `made`; "" if one is."""
+        if most is not None and made >= most:
+            return f"only {most} mappings may be measured (--measurements)"
+        known = [*self.trials, *(self.beside.trials if self.beside else ())]
+        return "the minutes were up" if fastest(known) is not None and self.time_is_up() else ""
 
     def measure_searchers(self, over: Stop = never, most: int | None = None) -> None:
         """Measure the mappings that each searcher asks for, up to its share, until `over()`: first those of all
@@ -359,3 +385,9 @@ class Job:
                 )
             raise PlacerError(f"no mapping of {self.settings.model} could be measured: {'; '.join(sorted(failures))}")
         return ran
+
+
+def _left_out(topology: Topology, placements: Sequence[Placement], why: str) -> str:
+    """That single devices were not measured. placements: all units, or nearly all, on one of them."""
+    names = [topology.names[max(set(placement), key=placement.count)] for placement in placements]
+    return f"single: {listed(names)} not tried, because {why}; one that was not tried may be faster than all here."

@@ -87,7 +87,7 @@ class _Search:
 
         job = self.jobs[0]
         with interruptible() as pressed, waiting("mappings were searched", first=True, loose=True):
-            job.measure_singles(over=pressed)
+            job.measure_singles(job.settings.measurements, pressed)
             self.jobs += filter(None, [self.stack.enter_context(divided_job(job, pressed))])
             measure_by_turns(self.jobs, pressed)
         with waiting("the fastest mappings were compared", first=True, loose=True):

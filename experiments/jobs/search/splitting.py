@@ -24,6 +24,7 @@ NEEDED = (
     "Micro-batches need each other here (batch normalisation, or an op between divided ones that stays whole), so that "
     "all of them are under way at once. Batch normalisation does not with --split-batchnorm local."
 )
+NO_TIME = "no ops were divided, because the time was up when plans of splits had been judged."
 NO_ROOM = "ops stay whole, because the devices have no memory to measure divided steps beside whole ones."
 
 
@@ -84,8 +85,11 @@ def _tried(job: Job, over: Stop) -> Job | None:
 
 
 def _divided(job: Job, over: Stop) -> Job | None:
-    chosen = None if over() else _chosen(job)
+    chosen = None if over() else _chosen(job, over)
     if chosen is None or over():
+        return None
+    if job.time_is_up():
+        job.ended.append(NO_TIME)
         return None
     if not job.has_room_beside():
         if job.settings.split == SPLIT_AUTO:
@@ -101,7 +105,7 @@ def _divided(job: Job, over: Stop) -> Job | None:
     return Job(workbench, traced, profiled, beside=job)
 
 
-def _chosen(job: Job) -> DividedStep | None:
+def _chosen(job: Job, over: Stop) -> DividedStep | None:
     """The divided step; None if nothing is divided."""
     from placer.splits.local_statistics import made_local
     from placer.splits.step import split_step
@@ -115,7 +119,7 @@ def _chosen(job: Job) -> DividedStep | None:
         job.ended.append("no ops were divided, because no measurements or no time were left after the single devices.")
         return None
     if job.settings.split == SPLIT_AUTO:
-        return _most_promising(job)
+        return _most_promising(job, over)
     graph, plan = StepGraph(job.captured.graph_def, job.captured.input_names), job.settings.plan
     if plan is None:
         plan = pipeline(graph, job.settings.micro_batches or 0, len(job.topology))
@@ -145,14 +149,18 @@ def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
     return with_variables(step)
 
 
-def _most_promising(job: Job) -> DividedStep | None:
-    """The step divided by the most promising plan; None if no plan promises enough."""
+def _most_promising(job: Job, over: Stop) -> DividedStep | None:
+    """The step divided by the most promising plan; None if no plan promises enough. After `over()`, or when the time is
+    up, no further plan is judged.
+    """
     from placer.splits.local_statistics import none_local
     from placer.splits.step import with_variables
 
-    judge = _judge(job)
+    judge = _judge(job, lambda: over() or job.time_is_up())
     job.progress.phase("judging plans of splits")
     found = judge.best(len(job.topology), lambda policy: job.progress.phase(f"judging splits: {policy}"))
+    if isinstance(found, str) and job.time_is_up():
+        found = NO_TIME
     if isinstance(found, str):
         job.ended.append(found)
         return None
@@ -161,10 +169,10 @@ def _most_promising(job: Job) -> DividedStep | None:
     return DividedStep(with_variables(found.step), found.policy)
 
 
-def _judge(job: Job) -> Judge:
+def _judge(job: Job, stop: Stop = never) -> Judge:
     from search.splits.choose import Judge
 
     # Costs of parts are estimated from the profile, so the whole step is judged by its profile, too: a calibration by
     # measured steps, which are faster than the sum of traced ops, would speak against every plan.
     profiled = Prediction.profiled(job.groups, job.topology, job.settings.headroom, job.settings.schedule)
-    return Judge(job.captured, profiled, job.settings.groups, job.settings.seed, local=job.settings.is_local)
+    return Judge(job.captured, profiled, job.settings.groups, job.settings.seed, local=job.settings.is_local, stop=stop)

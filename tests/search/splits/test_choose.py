@@ -93,3 +93,14 @@ def test_a_plan_that_does_not_fit_into_memory_is_not_tried_whether_or_not_whole_
     monkeypatch.setattr(Judge, "candidates", lambda self, parts, note: [Judged("batch", None, float("inf"))])
     said = "no plan of splits is predicted to fit into the devices' memory."
     assert Judge(None, None, 192, 0).best(2) == said
+
+
+def test_no_further_plan_is_judged_once_the_time_is_up(monkeypatch):
+    def refuse(*_, **__):
+        raise PlanError("no rules")
+
+    judged = []
+    monkeypatch.setattr(Judge, "fitting", refuse)
+    judge = Judge(None, None, 192, 0, stop=lambda: len(judged) == 2)
+    assert list(judge._judged(None, [(name, None) for name in "abcd"], judged.append)) == []
+    assert judged == ["a", "b"]

@@ -237,6 +237,23 @@ def test_nothing_is_divided_where_nothing_could_be_measured_of_it(change):
     assert any("no ops were divided" in line for line in job.ended)
 
 
+@pytest.mark.parametrize("found", ["no op of this step can be divided by a plan.", "a plan"])
+def test_nothing_is_divided_once_judging_plans_has_used_up_the_time(monkeypatch, found):
+    def best(*_):
+        job.trials += ["a second"] * 100
+        return found
+
+    job = Plain(replace(SETTINGS, measurements=1000, minutes=1.0))
+    job.topology, job.progress = (), Progress()
+    monkeypatch.setattr(splitting, "_judge", lambda *_: SimpleNamespace(best=best))
+    monkeypatch.setattr(splitting, "DividedStep", lambda *_: "a divided step")
+    monkeypatch.setattr("placer.splits.step.with_variables", lambda step: step)
+    found = found if found.startswith("no op") else SimpleNamespace(step=None, policy="by examples")
+    with divided_job(job) as divided:
+        assert divided is None
+    assert job.ended == [splitting.NO_TIME]
+
+
 @pytest.fixture(scope="module")
 def matmul(two_cpus):
     """An op of mnist_softmax that can be divided."""

@@ -1,0 +1,100 @@
+"""Which single devices are measured, in which order, and what is said of those that are not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.jobs.search import job as job_module
+from experiments.jobs.search.finding import Progress, Trial
+from experiments.jobs.search.job import Job
+from placer.result import Failed, Measured
+
+
+class Machine(Job):
+    """A job that measures each mapping, a tuple of devices, in a second of its clock. lacking: devices without memory
+    for it; failing: those on which it does not run.
+    """
+
+    def __init__(self, kinds, *, minutes=None, step_s=None, lacking=(), failing=(), beside=None):
+        names = [f"{kind}:{i}" for i, kind in enumerate(kinds)]
+        devices = [SimpleNamespace(name=name, kind=kind) for name, kind in zip(names, kinds, strict=True)]
+        self.topology = SimpleNamespace(names=names, devices=devices)
+        self.settings = SimpleNamespace(measurements=24, minutes=minutes)
+        self.trials, self.ended, self.beside, self.failing = [], [], beside, failing
+        self.progress, self._refused, self.begin_s = Progress(), SimpleNamespace(add=lambda lack: None), 0.0
+        self.clock = lambda: float(len(self.trials))
+        singles = [(d, d) for d in range(len(kinds))]
+        self.prediction = SimpleNamespace(
+            lack=lambda mapping: "it lacks memory" if mapping[0] in lacking else None,
+            step_s=lambda mapping: step_s[mapping[0]],
+            problem=SimpleNamespace(mapping=lambda placement: placement),
+        )
+        self.prediction.problem.of_variables = SimpleNamespace(singles=lambda: iter(singles))
+
+    def measure(self, searcher, mapping):
+        result = Failed("error") if mapping[0] in self.failing else Measured(1.0)
+        self.trials.append(Trial(searcher, mapping, result))
+
+    def calibrate(self):
+        pass
+
+    @property
+    def on(self):
+        return [trial.mapping[0] for trial in self.trials]
+
+
+@pytest.fixture(autouse=True)
+def nearly(monkeypatch):
+    monkeypatch.setattr(job_module, "nearly_singles", lambda problem: [])
+
+
+def test_no_more_are_measured_than_mappings_may_be_and_the_others_are_named():
+    job = Machine(["cpu"] * 8)
+    job.measure_singles(4)
+    assert job.on == [0, 1, 2, 3]
+    (line,) = job.ended
+    assert line.startswith("single: cpu:4, cpu:5, cpu:6, cpu:7 not tried, because only 4 mappings may be measured")
+
+
+def test_what_lacks_memory_is_no_measurement():
+    job = Machine(["cpu"] * 4, lacking=(0, 1))
+    job.measure_singles(2)
+    assert job.on == [2, 3] and len(job.ended) == 2
+
+
+def test_once_one_has_run_none_is_measured_after_the_minutes():
+    """The first takes longer than all of them, and does not run."""
+    job = Machine(["cpu"] * 4, minutes=0.5 / 60, failing=(0,))
+    job.measure_singles()
+    assert job.on == [0, 1]
+    (line,) = job.ended
+    assert line.startswith("single: cpu:2, cpu:3 not tried, because the minutes were up; one that was not tried may be")
+
+
+def test_without_limits_all_are_measured():
+    job = Machine(["cpu"] * 3)
+    job.measure_singles(24)
+    assert (job.on, job.ended) == ([0, 1, 2], [])
+
+
+def test_a_divided_step_says_nothing_of_those_that_the_whole_step_has_shown():
+    job = Machine(
+        ["cpu"] * 3, minutes=0.5 / 60, beside=SimpleNamespace(trials=[Trial("single", (0, 0), Measured(1.0))])
+    )
+    job.measure_singles()
+    assert (job.on, job.ended) == ([0], [])
+
+
+def test_devices_of_the_kind_that_is_predicted_to_be_fastest_come_first():
+    """The order of devices of one kind stays, whatever is predicted: the first is what stored results compare with."""
+    job = Machine(["cpu", "gpu", "cpu", "gpu"], step_s=[3.0, 2.0, 4.0, 1.0])
+    job.measure_singles()
+    assert job.on == [1, 3, 0, 2]
+
+
+def test_ctrl_c_is_heard_after_each():
+    job = Machine(["cpu"] * 3)
+    job.measure_singles(over=lambda: True)
+    assert job.on == [0]
