@@ -69,7 +69,14 @@ DEFAULT_OPERATORS = Path("operators.sqlite")
 
 # How to search and simulate.
 Searchers = Annotated[list[str] | None, typer.Option("--searcher", help="Only this searcher; may be repeated.")]
-Minutes = Annotated[float | None, typer.Option("--minutes", help="Ask no searcher after this long.")]
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        "--minutes",
+        help="Begin no further race of mappings after this long. The comparison at the end may take half as long "
+        "again, and takes five turns at least.",
+    ),
+]
 GroupCount = Annotated[int, typer.Option("--groups", help="Move at most about this many groups of ops.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed asks the same mappings.")]
 Objective = Annotated[str, typer.Option("--objective", help="makespan, or max-load (pipelined throughput).")]

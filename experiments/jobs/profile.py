@@ -68,23 +68,12 @@ def profile_command(
         Store(store).close()
     begin_s = time.perf_counter()
     from placer.devices.opening import open_devices
-    from placer.devices.workers.deadline import at_the_end
-    from placer.profile.operators.yardsticks import yardsticks
 
     profiles: list[OperatorProfile] = []
     with heard() as signals, open_devices(settings.devices, links=False, deadlines=True) as devices:
         kept = KeptProfiles(store, target, signals)
-        numbers = range(len(devices.topology))
-        count = len(settings.models) * len(settings.batches) * len(numbers)
         try:
-            with (
-                progress(count + (count + len(numbers)) * settings.passes) as advance,
-                at_the_end(lambda _: kept.keep_despite(profiles)),
-            ):
-                for model in settings.models:
-                    profiles.extend(profiles_of(model, settings, devices, numbers, advance))
-                profiles += yardsticks(devices, numbers)
-                run_passes(profiles, settings.passes, advance, kept.keep)
+            _measure(settings, devices, profiles, kept, progress)
         except BaseException:
             kept.keep_despite(profiles)
             raise
@@ -92,6 +81,29 @@ def profile_command(
     kinds = dict.fromkeys(row.device_kind for row in rows if row.network != YARDSTICKS and row.median_s > LEAST_S)
     models = [fit_models(known, kind) for kind in kinds or (None,)]
     return ProfileResult(tuple(rows), tuple(models), devices.topology.names, time.perf_counter() - begin_s, tuple(lost))
+
+
+def _measure(
+    settings: ProfileSettings,
+    devices: Devices,
+    profiles: list[OperatorProfile],
+    kept: KeptProfiles,
+    progress: Callable[[int], AbstractContextManager[Advance]],
+) -> None:
+    """Add the profiles of the settings' models and of the yardsticks to `profiles`, and run all passes of them."""
+    from placer.devices.workers.deadline import at_the_end
+    from placer.profile.operators.yardsticks import yardsticks
+
+    numbers = range(len(devices.topology))
+    count = len(settings.models) * len(settings.batches) * len(numbers)
+    with (
+        progress(count + (count + len(numbers)) * settings.passes) as advance,
+        at_the_end(lambda _: kept.keep_despite(profiles)),
+    ):
+        for model in settings.models:
+            profiles.extend(profiles_of(model, settings, devices, numbers, advance))
+        profiles += yardsticks(devices, numbers)
+        run_passes(profiles, settings.passes, advance, kept.keep)
 
 
 def check(settings: ProfileSettings, target: Path | None, store: Path | None = None) -> None:

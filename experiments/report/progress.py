@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from math import inf
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
@@ -17,10 +19,25 @@ from placer.number_format import ms
 from placer.result import Measured
 
 
-def rich_progress(console: Console, hidden: bool) -> RichProgress:
-    """A bar with counts, elapsed time and remaining time."""
+class _Remaining(TimeRemainingColumn):
+    """The remaining time by what was counted so far, or until the work's time is up if that is sooner."""
+
+    def __init__(self, left_s: Callable[[], float]) -> None:
+        super().__init__()
+        self.left_s = left_s
+
+    def render(self, task: Task) -> Text:
+        """The time in hours, minutes and seconds."""
+        counted_s = task.time_remaining
+        remaining_s = min(inf if counted_s is None else counted_s, max(0.0, self.left_s()))
+        text = "-:--:--" if remaining_s == inf else str(timedelta(seconds=int(remaining_s)))
+        return Text("" if task.total is None else text, style="progress.remaining")
+
+
+def rich_progress(console: Console, hidden: bool, left_s: Callable[[], float] = lambda: inf) -> RichProgress:
+    """A bar with counts, elapsed time and remaining time. left_s: seconds until the work ends in any case."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TextColumn("ETA"), TimeRemainingColumn())  # fmt: skip
+               TextColumn("ETA"), _Remaining(left_s))  # fmt: skip
     return RichProgress(*columns, console=console, transient=True, disable=hidden)
 
 
@@ -29,19 +46,25 @@ class SearchBar(Progress):
 
     def __init__(self) -> None:
         self.console = literal_console(stderr=True)
-        self.best_s = float("inf")
-        self.single_s = float("inf")
-        self.bar = rich_progress(self.console, hidden=not self.console.is_terminal)
+        self.best_s = inf
+        self.single_s = inf
+        self.left_s: Callable[[], float] = lambda: inf
+        self.bar = rich_progress(self.console, hidden=not self.console.is_terminal, left_s=lambda: self.left_s())
         self.task = self.bar.add_task("", total=None, visible=False)
 
     def phase(self, text: str) -> None:
         """Print what comes next."""
         self.console.print(text, style="dim")
 
+    def limit(self, left_s: Callable[[], float]) -> None:
+        """Show no more remaining time than `left_s()`."""
+        self.left_s = left_s
+
     def begin(self, total: int) -> None:
-        """Show the bar."""
+        """Show the bar, or its new total."""
         self.bar.start()
-        self.bar.update(self.task, total=total, visible=True, description="measuring")
+        said = "measuring" if self.best_s == inf else f"best {self._best()}"
+        self.bar.update(self.task, total=total, visible=True, description=said)
 
     def trial(self, trial: Trial, best: Trial | None) -> None:
         """Advance; print a line if the mapping is the best so far."""
@@ -53,12 +76,21 @@ class SearchBar(Progress):
                 self.console.print(f"  {trial.searcher:8} {self._best()}")
         self.bar.update(self.task, advance=1, description=f"best {self._best()}")
 
+    def turns(self, total: int) -> None:
+        """Begin the bar anew."""
+        self.bar.start()
+        self.bar.reset(self.task, total=total, visible=True, description="stepping in turn")
+
+    def turn(self) -> None:
+        """Advance."""
+        self.bar.update(self.task, advance=1)
+
     def end(self) -> None:
         """Remove the bar."""
         self.bar.stop()
 
     def _best(self) -> str:
-        if self.single_s == float("inf"):
+        if self.single_s == inf:
             return ms(self.best_s, 1)
         return f"{ms(self.best_s, 1)} ({self.single_s / self.best_s:.2f}x the best single device)"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LEAST_TURNS = 5  # of steps side by side, however little time there is: of fewer, little can be said
+
 
 @dataclass(frozen=True)
 class RunnerSettings:

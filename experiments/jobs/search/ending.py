@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from experiments.jobs.search.finding import Finding, Pipelined, Trial, by_merit, fastest, merit, step_s
 from experiments.jobs.search.job import Job
-from experiments.jobs.search.side_by_side import apart, prepared, stepped
+from experiments.jobs.search.side_by_side import announce, apart, prepared, stepped
 from placer.errors import PlacerError
 from placer.number_format import ms
 from placer.result import Failed, Measured, surely_beats
@@ -148,10 +148,10 @@ def _compare_finalists(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
     whole, ran = jobs[0], _that_ran(jobs)
     each = max(1, whole.settings.finalists // len(ran))
     trials_of = [_finalists(job, each, beside) for job in ran]
+    repeats, limit_s = _announced(whole, [trial for trials in trials_of for trial in trials])
     if not _fit_together(ran, trials_of):
-        return _final_apart(
-            [Finalist(job, trial) for job, trials in zip(ran, trials_of, strict=True) for trial in trials]
-        )
+        found = [Finalist(job, trial) for job, trials in zip(ran, trials_of, strict=True) for trial in trials]
+        return _final_apart(found, repeats, limit_s)
     whole.runner.join_anew_if_due()
     with ExitStack() as stack:
         ready: list[tuple[Finalist, PlacedStep]] = []
@@ -161,11 +161,10 @@ def _compare_finalists(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
             job.notes += [_left_out(trial, failed[trial.mapping]) for trial in trials if trial.mapping in failed]
         if not ready:
             raise PlacerError(f"no finalist of {whole.settings.model} runs any more; run the search again.")
-        repeats = _repeats(whole, [finalist.trial for finalist, _ in ready])
         kept = [step for finalist, step in ready if finalist.single or finalist.trial in beside]
         fewest = FEWEST_REPEATS if whole.settings.final_s is None else None
         results, untouched = stepped(
-            whole, [step for _, step in ready], repeats, untouched=True, fewest=fewest, kept=kept
+            whole, [step for _, step in ready], repeats, untouched=True, fewest=fewest, kept=kept, limit_s=limit_s
         )
         finalists = [
             Finalist(finalist.job, replace(finalist.trial, result=result))
@@ -192,11 +191,11 @@ def _fit_together(ran: Sequence[Job], trials_of: Sequence[Sequence[Trial]]) -> b
     return job.prediction.hold([*job.runner.kept, *finalists, *finalists[:1]])
 
 
-def _final_apart(finalists: Sequence[Finalist]) -> Final:
+def _final_apart(finalists: Sequence[Finalist], repeats: int, limit_s: float) -> Final:
     """Measure finalists that the devices cannot hold together, one after another in several rounds."""
     job = finalists[0].job
-    repeats = _repeats(job, [finalist.trial for finalist in finalists])
-    found, untouched = apart([(f.job, f.trial.mapping) for f in finalists], repeats, untouched=True)
+    pairs = [(finalist.job, finalist.trial.mapping) for finalist in finalists]
+    found, untouched = apart(pairs, repeats, untouched=True, limit_s=limit_s)
     ran = [
         Finalist(finalist.job, replace(finalist.trial, result=result))
         for finalist, result in zip(finalists, found, strict=True)
@@ -209,6 +208,14 @@ def _final_apart(finalists: Sequence[Finalist]) -> Final:
     of = zip(finalists, found, strict=True)
     job.notes += [_left_out(finalist.trial, result) for finalist, result in of if isinstance(result, Failed)]
     return Final(tuple(ran), untouched)
+
+
+def _announced(job: Job, trials: Sequence[Trial]) -> tuple[int, float]:
+    """(the most turns of the finalists, the seconds after which no further turn begins), which are reported."""
+    repeats, limit_s = _repeats(job, trials), job.final_limit_s()
+    untouched_s = [job.untouched.step_s] if job.devices.has_local else []
+    announce(job, [*map(step_s, trials), *untouched_s], repeats, limit_s)
+    return repeats, limit_s
 
 
 def _repeats(job: Job, trials: Sequence[Trial]) -> int:

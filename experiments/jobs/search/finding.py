@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -134,11 +134,20 @@ class Progress:
     def phase(self, text: str) -> None:
         """A new part of the job begins."""
 
+    def limit(self, left_s: Callable[[], float]) -> None:
+        """From now on, the work ends after `left_s()` seconds at the latest."""
+
     def begin(self, total: int) -> None:
-        """`total` mappings may be measured."""
+        """`total` mappings may be measured in all; called again if there will be fewer."""
 
     def trial(self, trial: Trial, best: Trial | None) -> None:
         """One more mapping was measured; `best` is the fastest so far."""
+
+    def turns(self, total: int) -> None:
+        """Mappings are stepped in turn, `total` times at most."""
+
+    def turn(self) -> None:
+        """One more of these turns was taken."""
 
     def end(self) -> None:
         """Nothing more will be measured."""

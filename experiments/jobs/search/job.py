@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 from experiments import zoo
 from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest, leader
 from experiments.jobs.search.settings import BASELINES, SearchSettings
+from experiments.jobs.search.singles import left_out, single_placements
 from experiments.jobs.search.stages import TracedModel, profile_model, trace_model
 from placer.devices.host.suspends import Suspends, in_words
-from placer.errors import PlacerError, listed
+from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
-from placer.graph.topology import Topology
 from placer.measure.settings import RunnerSettings
 from placer.measure.store import Store
 from placer.number_format import mib
 from placer.result import Failed, Measured, Result
 from search.defaults import BATCH
-from search.initial.nearly_singles import nearly_singles
-from search.problem.problem import Placement, Problem
+from search.problem.problem import Problem
 from search.problem.searcher import Stop, never
 from search.session.prediction import Prediction
 from search.session.refusals import Refusals, too_large
@@ -32,6 +31,9 @@ from search.session.session import SearchSession
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.devices.cluster import Devices
     from placer.measure.runner import Runner
+
+
+FINAL_SHARE = 0.5  # of --minutes, for measuring the finalists after these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,9 @@ class Job:
         self.anchor_s: float | None = None if beside is None else beside.anchor_s
         self._anchor: str = "" if beside is None else beside._anchor  # the anchor's key in the store
         self._calibrated_by = 0  # number of trials
+        self._expected = self.settings.measurements  # as reported, the job beside it included
+        if beside is None:
+            self.progress.limit(self.time_left_s)
         self.note_suspends()
 
     @classmethod
@@ -155,6 +160,15 @@ class Job:
         """Whether the settings' minutes are over."""
         return self.time_left_s() < 0
 
+    def final_limit_s(self) -> float:
+        """Seconds after which the finalists take no further turn: FINAL_SHARE of the settings' minutes, or what is left
+        of these if that is more. Infinity without a limit, or if `final_s` sets the number of turns.
+        """
+        minutes = self.settings.minutes
+        if minutes is None or self.settings.final_s is not None:
+            return inf
+        return max(self.time_left_s(), FINAL_SHARE * 60 * minutes)
+
     def measurements_left(self) -> int:
         """The number of the settings' measurements that are left, after those of this job and the job beside it."""
         made = len(self.trials) + (0 if self.beside is None else len(self.beside.trials))
@@ -168,7 +182,7 @@ class Job:
         """
         if self.beside is None:
             self.progress.begin(self.settings.measurements)
-        left, made = self._singles(), 0
+        left, made = single_placements(self.problem, self.prediction), 0
         while left:
             mapping = self.problem.mapping(left[0])
             lack = self.prediction.lack(mapping)
@@ -178,24 +192,13 @@ class Job:
             elif made and over():
                 break
             elif why := self._no_more_singles(made, most):
-                self.ended += [] if self.beside else [_left_out(self.topology, left, why)]
+                self.ended += [] if self.beside else [left_out(self.topology, left, why)]
                 break
             else:
                 self.measure("single", mapping)
                 made += 1
             left.pop(0)
         self.calibrate()
-
-    def _singles(self) -> list[Placement]:
-        """The placements on one device, and then those on nearly one. Devices of the kind that is predicted to be the
-        fastest come first, because the best of those that were measured is what all is compared with.
-        """
-        alone = list(self.problem.of_variables.singles())
-        kinds = {placement: self.topology.devices[placement[0]].kind for placement in alone}
-        least_s = dict.fromkeys(kinds.values(), inf)
-        for placement, kind in kinds.items() if len(least_s) > 1 else ():
-            least_s[kind] = min(least_s[kind], self.prediction.step_s(self.problem.mapping(placement)))
-        return [*sorted(alone, key=lambda placement: least_s[kinds[placement]]), *nearly_singles(self.problem)]
 
     def _no_more_singles(self, made: int, most: int | None) -> str:
         """Why no further single device is measured after `made`; "" if one is."""
@@ -212,9 +215,18 @@ class Job:
         """
         shares = self.settings.shares(self.measurements_left() if most is None else most)
         self._measure_baselines([(name, share) for name, share in shares if name in BASELINES], over)
-        for name, share in shares:
-            if name not in BASELINES:
-                self._measure_searcher(name, share, over)
+        others = [(name, share) for name, share in shares if name not in BASELINES]
+        for i, (name, share) in enumerate(others):
+            if most is None:  # else another job takes what these leave
+                self._expect(sum(share for _, share in others[i:]))
+            self._measure_searcher(name, share, over)
+
+    def _expect(self, more: int) -> None:
+        """Report that at most `more` mappings will still be measured, unless that is known."""
+        expected = len(self.trials) + (0 if self.beside is None else len(self.beside.trials)) + more
+        if expected != self._expected:
+            self._expected = expected
+            self.progress.begin(expected)
 
     def _measure_baselines(self, shares: Sequence[tuple[str, int]], over: Stop) -> None:
         """Race the mappings of all baselines together, because the baselines learn nothing from one another."""
@@ -385,9 +397,3 @@ class Job:
                 )
             raise PlacerError(f"no mapping of {self.settings.model} could be measured: {'; '.join(sorted(failures))}")
         return ran
-
-
-def _left_out(topology: Topology, placements: Sequence[Placement], why: str) -> str:
-    """That single devices were not measured. placements: all units, or nearly all, on one of them."""
-    names = [topology.names[max(set(placement), key=placement.count)] for placement in placements]
-    return f"single: {listed(names)} not tried, because {why}; one that was not tried may be faster than all here."

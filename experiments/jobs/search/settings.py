@@ -33,7 +33,7 @@ class SearchSettings:
     include_local: bool = False  # whether the coordinating process computes, too
     searchers: tuple[str, ...] | None = None  # asked in this order; None = DEFAULT_SEARCHERS
     measurements: int = 24  # mappings that may be measured, single devices included
-    minutes: float | None = None  # no searcher is asked after these; None = no limit
+    minutes: float | None = None  # after which no race begins once a mapping has run; None = no limit
     seed: int = 0  # of the weights, the example inputs and the searchers
     batch: int | None = None  # examples per step; None = the network's own
     groups: int = GROUPS  # the search moves at most about this many groups
@@ -45,7 +45,7 @@ class SearchSettings:
     split_batchnorm: str = BATCH_NORM[0]  # one of BATCH_NORM, for plans that are made here; a plan file says its own
     schedule: str = RANK  # one of SCHEDULES: the order in which placed steps run their ops
     finalists: int = 4  # mappings stepped side by side at the end, beside the best single device
-    final_s: float | None = None  # seconds that stepping them may take; None = a fixed number of repeats
+    final_s: float | None = None  # seconds that sets how often they are stepped; None = FINAL_REPEATS, or by `minutes`
     operators: Path | None = None  # store of op times from which costs are predicted; None = they are profiled
     max_memory: MemoryLimits = NO_LIMITS  # lowers the memory of devices
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING
 
+from placer.devices.host.suspends import duration
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
+from placer.measure.settings import LEAST_TURNS
+from placer.number_format import ms
 from placer.result import Failed, Measured, Result, summary
 
 if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
@@ -52,16 +56,17 @@ def prepared(job: Job, mappings: Iterable[Mapping]) -> Iterator[tuple[Steps, dic
         yield steps, failed
 
 
-def in_turn(job: Job, steps: Steps, repeats: int, *, untouched: bool = False) -> SideBySide:
+def in_turn(job: Job, steps: Steps, repeats: int, *, untouched: bool = False, limit_s: float = inf) -> SideBySide:
     """Step all in turn with the runner's anchor, `repeats` times each, none stopped early, and scale all times to the
     anchor's first step time (see placer.measure.runner.Runner).
 
-    untouched: whether the untouched step is stepped with them if this process has the devices for it. Raises
-    PlacerError if there is no anchor.
+    untouched: whether the untouched step is stepped with them if this process has the devices for it. limit_s: as for
+    InTurn.compare. Raises PlacerError if there is no anchor.
     """
     if job.runner.anchor is None:
         raise PlacerError(f"no single device can run {job.settings.model}, so nothing can be compared with one.")
-    results, default = stepped(job, [job.runner.anchor, *steps.values()], repeats, untouched=untouched)
+    timed = [job.runner.anchor, *steps.values()]
+    results, default = stepped(job, timed, repeats, untouched=untouched, limit_s=limit_s)
     scale = job.runner.anchor_s / results.pop(0).step_s
     return SideBySide(dict(zip(steps, results, strict=True)), default).scaled(scale)
 
@@ -74,11 +79,12 @@ def stepped(
     untouched: bool,
     fewest: int | None = None,
     kept: Collection[PlacedStep] = (),
+    limit_s: float = inf,
 ) -> tuple[list[Measured], Measured | None]:
     """Step all in turn. Return their times as measured, and the untouched step's (None if it was not stepped).
 
-    steps: of the job, or of the same step with ops divided. fewest, kept: as for InTurn.compare, which never leaves
-    out the untouched step.
+    steps: of the job, or of the same step with ops divided. fewest, kept, limit_s: as for InTurn.compare, which never
+    leaves out the untouched step.
     """
     from placer.measure.untouched import UntouchedStep
 
@@ -86,18 +92,22 @@ def stepped(
         timed: list[Step] = [*steps]
         if untouched and job.devices.has_local:
             timed.append(stack.enter_context(closing(UntouchedStep(job.captured))))
-        results = job.runner.in_turn.compare(timed, repeats, fewest=fewest, kept=[*kept, *timed[len(steps) :]])
+        _report_turns(job, repeats, limit_s)
+        stay: list[Step] = [*kept, *timed[len(steps) :]]
+        results = job.runner.in_turn.compare(
+            timed, repeats, fewest=fewest, kept=stay, limit_s=limit_s, after_turn=job.progress.turn
+        )
     return results[: len(steps)], results[len(steps)] if len(timed) > len(steps) else None
 
 
 def apart(
-    steps: Sequence[tuple[Job, Mapping]], repeats: int, *, untouched: bool
+    steps: Sequence[tuple[Job, Mapping]], repeats: int, *, untouched: bool, limit_s: float = inf
 ) -> tuple[list[Result], Measured | None]:
     """Step mappings that the devices cannot hold together. In each of ROUNDS rounds, one mapping after another is
     prepared, stepped and taken down. Return their results and the untouched step's, as `stepped` does.
 
     steps: mappings, each with the job whose groups it maps; the steps that the jobs' runners keep are taken down.
-    repeats: of each mapping, over all rounds.
+    repeats: of each mapping, over all rounds. limit_s: seconds after which no further round begins.
     """
     from placer.measure.untouched import UntouchedStep
 
@@ -106,18 +116,15 @@ def apart(
     default_s: list[float] = []
     for owner in {id(owner): owner for owner, _ in steps}.values():
         owner.runner.take_down()
-    for _ in range(ROUNDS):
+    begin_s = job.clock()
+    _report_turns(job, ROUNDS * len(steps), limit_s)
+    for number in range(ROUNDS):
+        if number > 0 and job.clock() - begin_s > limit_s:
+            break
         job.runner.join_anew_if_due()
         for i, (owner, mapping) in enumerate(steps):
-            so_far = seconds[i]
-            if isinstance(so_far, Failed):
-                continue
-            ready = owner.runner.ready(owner.op_mapping(mapping))
-            if isinstance(ready, Failed):
-                seconds[i] = ready
-                continue
-            with closing(ready[0]) as step:
-                so_far += owner.runner.in_turn.seconds_of(step, each)
+            seconds[i] = _with_more(seconds[i], owner, mapping, each)
+            job.progress.turn()
         if untouched and job.devices.has_local:
             with closing(UntouchedStep(job.captured)) as default:
                 default_s += job.runner.in_turn.seconds_of(default, each)
@@ -125,30 +132,75 @@ def apart(
     return found, summary(default_s) if default_s else None
 
 
+def _with_more(so_far: list[float] | Failed, job: Job, mapping: Mapping, repeats: int) -> list[float] | Failed:
+    """A mapping's seconds so far and those of `repeats` more steps; why it does not run if it does not."""
+    if isinstance(so_far, Failed):
+        return so_far
+    ready = job.runner.ready(job.op_mapping(mapping))
+    if isinstance(ready, Failed):
+        return ready
+    with closing(ready[0]) as step:
+        return [*so_far, *job.runner.in_turn.seconds_of(step, repeats)]
+
+
+def announce(job: Job, steps_s: Sequence[float], repeats: int, limit_s: float) -> None:
+    """Report for how long steps will be measured in turn, once they are set up. steps_s: the seconds of each. limit_s:
+    as for InTurn.compare.
+    """
+    turn_s = sum(steps_s)
+    warm_up_s = job.runner.settings.warm_up * turn_s
+    most_s = min(warm_up_s + repeats * turn_s, max(limit_s, warm_up_s + LEAST_TURNS * turn_s))
+    each = duration(turn_s) if turn_s >= 1 else ms(turn_s, 1)
+    job.progress.phase(f"measuring takes at most about {duration(most_s)}: up to {repeats} turns of {each}")
+
+
+def _report_turns(job: Job, turns: int, limit_s: float) -> None:
+    begin_s = job.clock()
+    job.progress.limit(lambda: begin_s + limit_s - job.clock())
+    job.progress.turns(turns)
+
+
 def side_by_side(
-    job: Job, mappings: Sequence[Mapping], repeats: int, *, at_once: int | None = None, untouched: bool = False
+    job: Job,
+    mappings: Sequence[Mapping],
+    repeats: int,
+    *,
+    at_once: int | None = None,
+    untouched: bool = False,
+    limit_s: float = inf,
 ) -> SideBySide:
     """Prepare mappings of the groups and step them in turn with the anchor, as `in_turn` does.
 
     at_once: how many steps are prepared beside the anchor and the first mapping; None = all. If that takes several
     rounds, the anchor and the first mapping are in each round, all times are scaled to the times of these two in the
     first round, and the untouched step is in the first round only. If the devices cannot hold all mappings together,
-    they are stepped `apart`, and nothing is scaled.
+    they are stepped `apart`, and nothing is scaled. limit_s: as for InTurn.compare, over all rounds.
     """
     if not job.prediction.hold([*job.runner.kept, *(job.op_mapping(mapping) for mapping in mappings)]):
-        results, default = apart([(job, mapping) for mapping in mappings], repeats, untouched=untouched)
+        results, default = apart(
+            [(job, mapping) for mapping in mappings], repeats, untouched=untouched, limit_s=limit_s
+        )
         of = dict(zip(mappings, results, strict=True))
         failed = {mapping: result for mapping, result in of.items() if isinstance(result, Failed)}
         return SideBySide({m: r for m, r in of.items() if isinstance(r, Measured)}, default, failed)
     others, rounds, failed = mappings[1:], [], {}
     size = at_once or len(others) or 1
-    for i in range(0, len(others) or 1, size):
+    begins = range(0, len(others) or 1, size)
+    for i in begins:
         job.runner.join_anew_if_due()
         with prepared(job, [*mappings[:1], *others[i : i + size]]) as (steps, left_out):
-            rounds.append(in_turn(job, steps, repeats, untouched=untouched and i == 0))
+            each_s = limit_s / len(begins)
+            rounds.append(in_turn(job, steps, repeats, untouched=untouched and i == 0, limit_s=each_s))
             failed |= left_out
-    first = [mapping for mapping in mappings[:1] if all(mapping in found.measured for found in rounds)]
-    shared_s = [job.runner.anchor_s + sum(found.measured[mapping].step_s for mapping in first) for found in rounds]
+    return _scaled_to_the_first(rounds, mappings[:1], job.runner.anchor_s, failed)
+
+
+def _scaled_to_the_first(
+    rounds: Sequence[SideBySide], shared: Sequence[Mapping], anchor_s: float, failed: dict[Mapping, Failed]
+) -> SideBySide:
+    """All rounds in one, by the times of the anchor and the `shared` mappings, which were in each round."""
+    shared = [mapping for mapping in shared if all(mapping in found.measured for found in rounds)]
+    shared_s = [anchor_s + sum(found.measured[mapping].step_s for mapping in shared) for found in rounds]
     measured: dict[Mapping, Measured] = {}
     for found, s in zip(rounds, shared_s, strict=True):
         measured = found.scaled(shared_s[0] / s).measured | measured

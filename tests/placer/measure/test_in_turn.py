@@ -38,3 +38,13 @@ def test_finalists_that_hold_still_are_stepped_no_longer_than_it_takes_to_know_t
     steps = [FakeStep(clock, forever(seconds)) for seconds in (1.0, 1.001)]
     assert [m.repeats for m in in_turn.compare(steps, 30, fewest=10)] == [10, 10]
     assert [m.repeats for m in in_turn.compare(steps, 30)] == [30, 30]
+
+
+@pytest.mark.parametrize(("limit_s", "turns"), [(0.0, 5), (8.0, 5), (17.0, 8), (1000.0, 30)])
+def test_no_turn_begins_after_the_limit_once_there_are_enough(in_turn, clock, limit_s, turns):
+    """Two steps of a second each, with one to warm up: after n turns, 2 n + 2 seconds have passed."""
+    counted = []
+    steps = [FakeStep(clock, forever(1.0)) for _ in range(2)]
+    found = in_turn.compare(steps, 30, limit_s=limit_s, after_turn=lambda: counted.append(clock.now_s))
+    assert [(m.repeats, m.stopped_early) for m in found] == [(turns, False)] * 2
+    assert len(counted) == turns

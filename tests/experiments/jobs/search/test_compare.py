@@ -21,6 +21,7 @@ from experiments.report.comparison import comparison_facts, comparison_lines, sh
 from experiments.report.plots.picture import check_picture
 from experiments.report.plots.regret import OURS, RegretCurve, RegretPanel, _styles, draw_regret
 from placer.errors import BadInputError, PlacerError
+from placer.measure.settings import LEAST_TURNS
 from placer.result import Failed, Measured
 from search.defaults import DEFAULT_SEARCHER
 
@@ -184,6 +185,13 @@ def test_another_signal_ends_it_with_what_the_races_showed(two_cpus, tmp_path, c
     found = run_comparison(SETTINGS, Watcher(at=5, number=signal.SIGTERM))
     assert found.interrupted and not found.lost and len(found.measured) < 15
     assert f"Interrupted after {len(found.measured)} " in assert_raced(found, tmp_path, capsys)
+
+
+@pytest.mark.nightly
+def test_when_the_minutes_are_over_little_more_is_compared(two_cpus):
+    found = run_comparison(replace(SETTINGS, search=replace(SETTINGS.search, minutes=1e-6)))
+    assert len(found.measured) == 1 and found.best.result.repeats == LEAST_TURNS
+    assert any("the minutes were up" in line for line in found.notes)
 
 
 @pytest.mark.slow

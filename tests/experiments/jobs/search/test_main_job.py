@@ -22,6 +22,7 @@ from experiments.report.search_tables import finding_facts, summary_lines
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph, read_topology
 from placer.graph.mapping_files import read_mapping
+from placer.measure.settings import LEAST_TURNS
 from placer.measure.store import Store
 from placer.result import Measured
 from search.problem.problem import Problem
@@ -176,6 +177,15 @@ def test_a_stored_mapping_is_not_measured_again(found, store):
     singles = [row for row in again.measured if row.searcher == "single"]
     assert [row.stored for row in singles] == [False, True]  # the anchor is measured in every session
     assert len(store) == before + len([row for row in again.measured[1:] if not row.stored])
+
+
+@pytest.mark.slow
+def test_when_the_minutes_are_over_little_more_is_measured(two_cpus):
+    """A single device, to have something to compare with, and the fewest turns side by side."""
+    found = run_search(replace(SETTINGS, minutes=1e-6))
+    assert [row.searcher for row in found.measured] == ["single"]
+    assert found.best.result.repeats == found.tf_default.repeats == LEAST_TURNS
+    assert any("cpu:1 not tried, because the minutes were up" in line for line in found.ended)
 
 
 @pytest.fixture(scope="module")

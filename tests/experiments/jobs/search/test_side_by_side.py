@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.jobs.search.side_by_side import prepared, side_by_side, stepped
+from experiments.jobs.search.finding import Progress
+from experiments.jobs.search.side_by_side import announce, prepared, side_by_side, stepped
 from placer.errors import PlacerError
 from placer.measure import untouched as untouched_module
 from placer.result import Failed, Measured
@@ -27,9 +28,12 @@ class Machine:
             kept=[],
             ready=self.ready,
             join_anew_if_due=self.join_anew_if_due,
-            in_turn=SimpleNamespace(compare=self.compare),
+            in_turn=SimpleNamespace(compare=self.compare, seconds_of=self.seconds_of),
+            take_down=lambda: None,
+            settings=SimpleNamespace(warm_up=2),
         )
         self.prediction = SimpleNamespace(hold=lambda mappings: True)
+        self.progress, self.now_s, self.clock, self.limits_s = Progress(), 0.0, lambda: self.now_s, []
 
     def step(self, name):
         self.open.append(name)
@@ -49,8 +53,14 @@ class Machine:
     def ready(self, mapping):
         return (self.step(mapping), 0.1) if mapping in self.seconds else Failed("memory")
 
+    def seconds_of(self, step, repeats):
+        self.rounds.append(step.name)
+        self.now_s += repeats * self.seconds[step.name]
+        return [self.seconds[step.name]] * repeats
+
     def compare(self, steps, repeats, **race):
         self.rounds.append([step.name for step in steps])
+        self.limits_s.append(race["limit_s"])
         assert {step.name for step in steps} <= set(self.open)
         found = [Measured(self.seconds[step.name] * self.pace, 0.2 * self.pace, repeats) for step in steps]
         self.pace *= self.slower
@@ -96,3 +106,39 @@ def test_without_the_anchor_seconds_stay_as_measured():
 def test_without_a_single_device_there_is_nothing_to_compare_with():
     with pytest.raises(PlacerError, match="no single device can run huge"):
         side_by_side(Machine({}, anchored=False), [], 7)
+
+
+def test_all_rounds_together_keep_to_the_limit():
+    job = Machine({"anchor": 2.0, "a": 3.0, "b": 4.0, "c": 5.0, "d": 6.0})
+    side_by_side(job, ["a", "b", "c", "d"], 7, at_once=2, limit_s=10.0)
+    assert job.limits_s == [5.0, 5.0]
+
+
+@pytest.mark.parametrize(("limit_s", "rounds"), [(0.0, 1), (30.0, 2), (1000.0, 3)])
+def test_apart_no_round_begins_after_the_limit(limit_s, rounds):
+    """A round of four steps each takes 28 s."""
+    job = Machine({"a": 3.0, "b": 4.0})
+    job.prediction.hold = lambda mappings: False
+    found = side_by_side(job, ["a", "b", "c"], 12, limit_s=limit_s)
+    assert job.rounds == ["a", "b"] * rounds
+    assert {name: result.repeats for name, result in found.measured.items()} == {"a": 4 * rounds, "b": 4 * rounds}
+    assert found.failed == {"c": Failed("memory")}
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "said"),
+    [(float("inf"), "10 min"), (30.0, "2 min"), (300.0, "5 min"), (3600.0, "10 min")],
+)
+def test_before_it_begins_the_longest_that_it_may_take_is_told(limit_s, said):
+    """Two turns to warm up, then 5 to 30 turns of 18 s."""
+    phases, job = [], Machine({})
+    job.progress.phase = phases.append
+    announce(job, [3.0, 5.0, 10.0], 30, limit_s)
+    assert phases == [f"measuring takes at most about {said}: up to 30 turns of 18.0 s"]
+
+
+def test_turns_are_reported_and_how_much_time_is_left_for_them():
+    told, job = [], Machine({"anchor": 2.0, "a": 3.0})
+    job.progress.limit, job.progress.turns = (lambda left_s: told.append(left_s())), told.append
+    side_by_side(job, ["a"], 7, limit_s=10.0)
+    assert told == [10.0, 7]

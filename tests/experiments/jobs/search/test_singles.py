@@ -1,12 +1,15 @@
-"""Which single devices are measured, in which order, and what is said of those that are not."""
+"""Which single devices are measured, in which order, and what is said of those that are not; how much is expected of
+searchers and finalists.
+"""
 
 from __future__ import annotations
 
+from math import inf
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.jobs.search import job as job_module
+from experiments.jobs.search import singles as singles_module
 from experiments.jobs.search.finding import Progress, Trial
 from experiments.jobs.search.job import Job
 from placer.result import Failed, Measured
@@ -29,7 +32,7 @@ class Machine(Job):
         self.prediction = SimpleNamespace(
             lack=lambda mapping: "it lacks memory" if mapping[0] in lacking else None,
             step_s=lambda mapping: step_s[mapping[0]],
-            problem=SimpleNamespace(mapping=lambda placement: placement),
+            problem=SimpleNamespace(mapping=lambda placement: placement, topology=self.topology),
         )
         self.prediction.problem.of_variables = SimpleNamespace(singles=lambda: iter(singles))
 
@@ -47,7 +50,7 @@ class Machine(Job):
 
 @pytest.fixture(autouse=True)
 def nearly(monkeypatch):
-    monkeypatch.setattr(job_module, "nearly_singles", lambda problem: [])
+    monkeypatch.setattr(singles_module, "nearly_singles", lambda problem: [])
 
 
 def test_no_more_are_measured_than_mappings_may_be_and_the_others_are_named():
@@ -92,6 +95,50 @@ def test_devices_of_the_kind_that_is_predicted_to_be_fastest_come_first():
     job = Machine(["cpu", "gpu", "cpu", "gpu"], step_s=[3.0, 2.0, 4.0, 1.0])
     job.measure_singles()
     assert job.on == [1, 3, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "final_s", "limit_s"),
+    [(None, None, inf), (10.0, None, 540.0), (2.0, None, 60.0), (0.5, None, 15.0), (10.0, 5.0, inf)],
+)
+def test_the_finalists_may_take_half_of_the_minutes_or_what_is_left_of_them(minutes, final_s, limit_s):
+    job = Machine(["cpu"], minutes=minutes)
+    job.settings.final_s, job.clock = final_s, lambda: 60.0
+    assert job.final_limit_s() == limit_s
+
+
+class Shared(Machine):
+    """Its searchers, by name, measure this many of the mappings that they may."""
+
+    def __init__(self, searchers, beside=None):
+        super().__init__(["cpu"], beside=beside)
+        self.searchers, self._expected, self.totals = searchers, 24, []
+        self.settings.shares = lambda left: [(name, 8) for name in searchers]
+        self.progress.begin = self.totals.append
+
+    def measurements_left(self):
+        return 24
+
+    def _measure_baselines(self, shares, over):
+        self.trials += [self.searchers[name] for name, _ in shares for _ in range(self.searchers[name])]
+
+    def _measure_searcher(self, name, share, over):
+        self.trials += [name] * self.searchers[name]
+
+
+def test_if_a_searcher_ends_early_fewer_mappings_are_expected():
+    job = Shared({"heft": 1, "hybrid": 3, "genetic": 8})
+    job.measure_searchers()
+    assert job.totals == [1 + 16, 1 + 3 + 8]
+
+
+def test_if_another_job_takes_what_is_left_as_many_are_expected():
+    job = Shared({"heft": 1, "hybrid": 3, "genetic": 8})
+    job.measure_searchers(most=24)
+    assert job.totals == []
+    divided = Shared({"heft": 8, "hybrid": 4, "genetic": 4}, beside=SimpleNamespace(trials=[None] * 12))
+    divided.measure_searchers()
+    assert divided.totals == [12 + 24, 12 + 20]
 
 
 def test_ctrl_c_is_heard_after_each():
