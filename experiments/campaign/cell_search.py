@@ -10,12 +10,13 @@ from experiments.campaign.open_case import OpenCase, Told
 from experiments.campaign.rows import ERRORS
 from placer.errors import BadInputError
 from placer.graph.mapping import Mapping
-from placer.result import Measured, Result, fastest_s
+from placer.result import Failed, Measured, Result, fastest_s
 from search.defaults import BATCH
 from search.exact.bounds import CLOSE
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
-from search.session.session import SearchSession
+from search.session.refusals import Refusals, too_large
+from search.session.session import MOST_REFUSED, SearchSession
 
 PROVEN = "the best mapping is proven: none can be predicted below it."
 
@@ -35,13 +36,16 @@ class CellSearch:
         asked: Told = (),
         over: Stop = never,
         carried: Sequence[Placement] = (),
+        lacking: Sequence[Placement] = (),
     ) -> None:
         """state, asked: the saved state and the history of an earlier search of the same cell, to resume from.
         over: ends a question early; its answer must then not be used. carried: placements that the search asks for
-        before its own; none of them is a single device.
+        before its own; none of them is a single device. lacking: those in `asked` that were refused since the last
+        measurement.
         """
         self.case = case
         self.ended: str | None = None
+        self._lacking = list(lacking)
         self.calibration = case.calibrated(case.singles, None) if state is None else state.get("calibration")
         problem = case.problem(self.calibration)
         self._up = never
@@ -93,14 +97,33 @@ class CellSearch:
         if not self.case.clocked and self.best_s <= bound_s * (1 + CLOSE):
             self.ended = PROVEN
             return None
+        if len(self._lacking) >= MOST_REFUSED:
+            self.ended = self._none_fits()
+            return None
         asked: list[Mapping] = self.session.ask(1)
         self.ended = self.session.ended
         return self.session.searcher.problem.placement(asked[0]) if asked else None
 
-    def tell(self, placement: Placement, result: Result) -> None:
+    def refusal(self, placement: Placement) -> Failed | None:
+        """Why the placement is not to be measured, which is then told as its result; None if it is to be."""
+        lack = self.case.lack(placement, self.calibration)
+        return None if lack is None else too_large(lack)
+
+    def _none_fits(self) -> str:
+        """Why nothing more is asked for, after too many placements in a row that lack memory."""
+        refused = Refusals()
+        for placement in self._lacking:
+            if lack := self.case.lack(placement, self.calibration):
+                refused.add(lack)
+        nearest = f"; of the nearest, {refused.nearest}" if refused.nearest else ""
+        name, count = self.session.name, len(self._lacking)
+        return f"searcher {name!r} asked {count} mappings in a row that lack memory, as simulated{nearest}."
+
+    def tell(self, placement: Placement, result: Result, refused: bool = False) -> None:
         """Learn the result of the placement. In a measured case, correct the costs after every BATCH results if the
-        searcher predicts.
+        searcher predicts. refused: whether the result is that of `refusal`.
         """
+        self._lacking = [*self._lacking, placement] if refused else []
         problem = self.session.searcher.problem
         self.session.tell([(problem.mapping(placement), result)])
         if self.case.clocked and self.session.searcher.predicts and len(self.told) % BATCH == 0:

@@ -13,7 +13,7 @@ from placer.result import Measured
 
 COLUMNS = (
     *("case", "kind", "searcher", "seed", "n", "step_s", "spread_s", "repeats", "stopped_early", "failed", "detail"),
-    *("seconds", "placement"),
+    *("seconds", "placement", "refused"),
 )
 
 
@@ -43,6 +43,7 @@ def _row(held: Held, trial: StoredTrial) -> dict[str, Any]:
         "detail": failed and failed.detail,
         "seconds": trial.seconds,
         "placement": " ".join(map(str, trial.placement)),
+        "refused": trial.refused,
     }
 
 
@@ -59,7 +60,7 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
 
     kinds = dict.fromkeys(("seed", "n", "repeats"), pyarrow.int64())
     kinds |= dict.fromkeys(("step_s", "spread_s", "seconds"), pyarrow.float64())
-    kinds |= {"stopped_early": pyarrow.bool_()}
+    kinds |= dict.fromkeys(("stopped_early", "refused"), pyarrow.bool_())
     schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in COLUMNS])
     content = BytesIO()
     parquet().write_table(pyarrow.Table.from_pylist(rows, schema=schema), content)

@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.campaign.cells import Case
 from placer.errors import PlacerError
+from placer.graph.held_memory import Lack
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement, Problem
 
@@ -63,8 +64,10 @@ class OpenCase(ABC):
     def calibrated(self, told: Told, calibration: Calibration) -> Calibration:
         """The corrections fitted to all results in `told`, starting from `calibration`."""
 
-    def refused(self, placement: Placement, calibration: Calibration) -> Failed | None:
-        """Why a placement is not evaluated; None if it is. What is refused is no failure of the campaign's."""
+    def lack(self, placement: Placement, calibration: Calibration) -> Lack | None:
+        """The memory that a placement lacks as simulated; None if it fits. One that lacks memory is refused, which is
+        neither a measurement nor a failure of the campaign's.
+        """
         return None
 
     @abstractmethod

@@ -24,7 +24,7 @@ class CampaignProgress:
         """
 
     def trial(self, cell: Cell, trial: StoredTrial, best_s: float) -> None:
-        """One more measurement of a cell was stored."""
+        """One more measurement of a cell was stored; what is refused for lack of memory is none."""
 
     def ended(self, cell: Cell, why: str, skipped: int) -> None:
         """A cell ended; `skipped` of its measurements are not needed."""

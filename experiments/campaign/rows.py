@@ -12,6 +12,7 @@ import msgspec
 
 from experiments.campaign.cells import MEASURED, PREDICTED
 from placer.result import Failed, Measured, Reason, Result
+from search.session.refusals import AS_SIMULATED
 
 SEAL = b"\xc1"  # first byte, with which no MessagePack begins; a digest of the content and the content follow
 DIGEST_BYTES = 16
@@ -35,10 +36,13 @@ class MeasuredFields(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FailedFields(msgspec.Struct, forbid_unknown_fields=True):
-    """A result that is a failure."""
+    """A result that is a failure. refused: whether it was known before measuring, see `StoredTrial`."""
 
     failed: str
     detail: str = ""
+    device: str = ""
+    wanted_bytes: Annotated[float, msgspec.Meta(ge=0, le=1e18)] = 0.0
+    refused: bool = False
 
 
 class HeldRow(msgspec.Struct, array_like=True):
@@ -154,15 +158,28 @@ def typed(values: Any, kind: type[T]) -> T:
     return msgspec.convert(values, kind)
 
 
-def result_of(text: Any) -> Result:
-    """The result in a JSON text of `to_plain`'s data. Raises ERRORS."""
-    return from_plain(json.loads(text))
+def trial_text(result: Result, refused: bool) -> str:
+    """The result of a trial as JSON text. refused: as in `StoredTrial`."""
+    return json.dumps(to_plain(result) | ({"refused": True} if refused else {}))
+
+
+def trial_of(text: Any) -> tuple[Result, bool]:
+    """The result of a trial in `trial_text`'s text, and whether it was refused. Raises ERRORS."""
+    data = json.loads(text)
+    result = from_plain(data)
+    return result, isinstance(result, Failed) and bool(data.get("refused", _says_refused(result)))
+
+
+def _says_refused(failed: Failed) -> bool:
+    """Whether a failure is a refusal by its words, which is all that an older Placer stored."""
+    return failed.reason == "memory" and failed.detail.endswith(AS_SIMULATED)
 
 
 def to_plain(result: Result) -> dict[str, Any]:
     """A result as plain data."""
     if isinstance(result, Failed):
-        return {"failed": result.reason, "detail": result.detail}
+        ran_out = {"device": result.device, "wanted_bytes": result.wanted_bytes} if result.device else {}
+        return {"failed": result.reason, "detail": result.detail, **ran_out}
     return {
         "step_s": result.step_s,
         "spread_s": result.spread_s,
@@ -176,7 +193,8 @@ def from_plain(data: dict[str, Any]) -> Result:
     """The result in `to_plain`'s data. Raises ERRORS for other data."""
     if "failed" in data:
         failed = msgspec.convert(data, FailedFields)
-        return Failed(cast(Reason, failed.failed), failed.detail)  # a store of another version may have other reasons
+        reason = cast(Reason, failed.failed)  # a store of another version may have other reasons
+        return Failed(reason, failed.detail, failed.device, failed.wanted_bytes)
     ran = msgspec.convert(data, MeasuredFields)
     return Measured(ran.step_s, ran.spread_s, ran.repeats, ran.switch_s, ran.stopped_early)
 

@@ -90,10 +90,10 @@ class Campaign:
         held = {cell.key: cell for cell in self.store.held()}
         limits = self.spec.limits
         total = sum(
-            len(cell.trials) if cell.is_searched(limits) else limits.measurements
+            len(cell.measured) if cell.is_searched(limits) else limits.measurements
             for cell in (held[cell.key] for cell in self.spec.cells)
         )
-        self.progress.begin(sum(len(held[cell.key].trials) for cell in self.spec.cells), total)
+        self.progress.begin(sum(len(held[cell.key].measured) for cell in self.spec.cells), total)
         try:
             for case, cells in groupby(self._one_by_one(held), key=lambda cell: cell.case):
                 of_case = list(cells)
@@ -193,38 +193,49 @@ class Campaign:
     def _cell(self, cell: Cell, held: Held, case: OpenCase, carried: Sequence[Placement]) -> None:
         """Make the rest of a cell's measurements, and then the final ones."""
         asked = [(trial.placement, trial.result) for trial in held.trials]
-        search = CellSearch(cell, case, held.state, asked, self.over, carried)
-        n, spent_s = len(held.trials), held.spent_s
+        search = CellSearch(cell, case, held.state, asked, self.over, carried, held.lacking)
+        n, measured, spent_s = len(held.trials), len(held.measured), held.spent_s
         is_searched = held.is_searched(self.spec.limits)  # then `run` did not count more
-        self.progress.cell(cell, n, search.best_s, case.best_single_s)
-        while held.ended is None and self.spec.limits.allow(n, spent_s):
+        self.progress.cell(cell, measured, search.best_s, case.best_single_s)
+        while held.ended is None and self.spec.limits.allow(measured, spent_s):
             begin_s = self.clock()
             placement = search.ask(self.spec.limits.up(begin_s - spent_s, self.clock))
             if self.over():  # the question may have been cut short
                 return
             if placement is None:
                 self.store.keep_end(cell.key, search.ended or "")
-                self.progress.ended(cell, search.ended or "", self.spec.measurements - n)
+                self.progress.ended(cell, search.ended or "", self.spec.measurements - measured)
                 break
-            refused = case.refused(placement, search.calibration)
-            result = refused or self._evaluated(cell, n, case, placement, search.calibration)
-            if result is None:
+            trial = self._trial(cell, n, search, placement, begin_s)
+            if trial is None:
                 return
-            search.tell(placement, result)
-            trial = StoredTrial(n, placement, result, self.clock() - begin_s)
-            self.store.keep(cell.key, trial, search.state())
-            self.pauses_s.pop(cell.case.where, None)
-            self.progress.trial(cell, trial, search.best_s)
-            n, spent_s = n + 1, spent_s + trial.seconds
-            if refused is None:
-                self._count(cell, result, case.clocked)
+            n, measured, spent_s = n + 1, measured + (not trial.refused), spent_s + trial.seconds
         if not self.over():
-            if search.ended is None and n < self.spec.measurements and not is_searched:
-                self.progress.ended(cell, MINUTES_UP, self.spec.measurements - n)
+            if search.ended is None and measured < self.spec.measurements and not is_searched:
+                self.progress.ended(cell, MINUTES_UP, self.spec.measurements - measured)
             self._final(cell, n, case, search)
 
+    def _trial(
+        self, cell: Cell, n: int, search: CellSearch, placement: Placement, begin_s: float
+    ) -> StoredTrial | None:
+        """Measure a placement that was asked for since `begin_s`, or refuse it, and store that; None if `over()` before
+        there was a result.
+        """
+        refused = search.refusal(placement)
+        result = refused or self._evaluated(cell, n, search.case, placement, search.calibration)
+        if result is None:
+            return None
+        search.tell(placement, result, refused is not None)
+        trial = StoredTrial(n, placement, result, self.clock() - begin_s, refused is not None)
+        self.store.keep(cell.key, trial, search.state())
+        if refused is None:
+            self.pauses_s.pop(cell.case.where, None)
+            self.progress.trial(cell, trial, search.best_s)
+            self._count(cell, result, search.case.clocked)
+        return trial
+
     def _final(self, cell: Cell, n: int, case: OpenCase, search: CellSearch) -> None:
-        """Measure the best placement side by side with the baselines, after `n` measurements."""
+        """Measure the best placement side by side with the baselines, after `n` trials."""
         while True:
             final = case.final(search.finalist, search.calibration)
             if isinstance(final, Failed):

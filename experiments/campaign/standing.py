@@ -53,7 +53,7 @@ def _cell(held: Held, opened: Facts | None, failures: int) -> Facts:
         "searcher": held.searcher,
         "seed": held.seed,
         "state": _state(held),
-        "done": len(held.trials),
+        "done": len(held.measured),
         "total": held.wanted,
         "best_s": _finite(found_s),
         "best_single_s": _finite(against_s),
@@ -64,6 +64,7 @@ def _cell(held: Held, opened: Facts | None, failures: int) -> Facts:
         "bound_s": (opened or {}).get("bound_s"),
         "seconds": held.spent_s,
         "failures": failures,
+        "refused": len(held.trials) - len(held.measured),
         "ended": held.ended,
         "notes": list(held.notes),
     }
@@ -117,7 +118,7 @@ def _reached(cells: list[Held], budget: int, single_s: float) -> list[tuple[floa
     """For each cell that reached `budget` or ended: its ratio to the best single device, and whether that was
     measured side by side.
     """
-    far = [held for held in cells if len(held.trials) >= budget or _is_over(held)]
+    far = [held for held in cells if len(held.measured) >= budget or _is_over(held)]
     return [found for held in far if (found := _ratio_after(held, budget, single_s)) is not None]
 
 
@@ -135,9 +136,9 @@ def _ratio_after(held: Held, budget: int, single_s: float) -> tuple[float, bool]
     """
     final = held.final if held.final and not held.lacks_final else {}
     end = final["best_single_s"] / final["best_s"] if final.get("best_single_s") else None
-    if end is not None and budget >= len(held.trials):
+    if end is not None and budget >= len(held.measured):
         return end, True
-    raced_s = best_s(held.trials[:budget], single_s)
+    raced_s = best_s(held.measured[:budget], single_s)
     if single_s == inf or raced_s <= 0:
         return None
     return min(single_s / raced_s, inf if end is None else end), False

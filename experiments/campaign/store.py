@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -28,12 +29,13 @@ from experiments.campaign.rows import (
     StateRow,
     checked,
     placement_of,
-    result_of,
     sealed,
-    to_plain,
+    trial_of,
+    trial_text,
     typed,
     unsealed,
 )
+from experiments.campaign.schema import MIGRATIONS
 from placer.errors import BadInputError, PlacerError, one_line
 from placer.files import check_name
 from placer.result import Failed, Result
@@ -42,42 +44,19 @@ from search.problem.problem import Placement
 
 SQLITE = b"SQLite format 3\0"
 PROFILE, SHAPE = "profile", "shape"  # names of contents
-# Each script raises the schema by one version; an older file gets the scripts that it lacks.
-MIGRATIONS = (
-    """
-    CREATE TABLE cases (
-        key TEXT PRIMARY KEY, kind TEXT NOT NULL, terms TEXT NOT NULL, opened TEXT
-    ) WITHOUT ROWID;
-    CREATE TABLE cells (
-        key TEXT PRIMARY KEY, place INTEGER NOT NULL, case_key TEXT NOT NULL REFERENCES cases,
-        searcher TEXT NOT NULL, seed INTEGER NOT NULL, wanted INTEGER NOT NULL, minutes REAL,
-        state TEXT, ended TEXT, final TEXT
-    ) WITHOUT ROWID;
-    CREATE TABLE trials (
-        cell TEXT NOT NULL REFERENCES cells, n INTEGER NOT NULL, placement TEXT NOT NULL, result TEXT NOT NULL,
-        seconds REAL NOT NULL, at REAL NOT NULL, PRIMARY KEY (cell, n)
-    ) WITHOUT ROWID;
-    CREATE TABLE failures (
-        id INTEGER PRIMARY KEY, case_key TEXT NOT NULL, cell TEXT, n INTEGER, reason TEXT NOT NULL,
-        detail TEXT NOT NULL, at REAL NOT NULL
-    );
-    """,
-    """
-    CREATE TABLE contents (
-        case_key TEXT NOT NULL REFERENCES cases, name TEXT NOT NULL, content BLOB NOT NULL, PRIMARY KEY (case_key, name)
-    ) WITHOUT ROWID;
-    """,
-)
 
 
 @dataclass(frozen=True)
 class StoredTrial:
-    """One measurement of a cell. seconds: the time that asking and measuring took."""
+    """One question of a cell, the n-th, with its result. seconds: the time that asking and measuring took. refused:
+    whether it was not measured, because it lacks memory as simulated.
+    """
 
     n: int
     placement: Placement
     result: Result
     seconds: float
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,17 +91,28 @@ class Held:
     notes: tuple[str, ...] = ()  # its searcher's notes on the search
 
     @property
+    def measured(self) -> tuple[StoredTrial, ...]:
+        """Its measurements: the trials that were not refused."""
+        return tuple(trial for trial in self.trials if not trial.refused)
+
+    @property
+    def lacking(self) -> list[Placement]:
+        """The placements that were refused since its last measurement."""
+        since = takewhile(lambda trial: trial.refused, reversed(self.trials))
+        return [trial.placement for trial in since][::-1]
+
+    @property
     def spent_s(self) -> float:
-        """Seconds that its measurements took."""
+        """Seconds that its trials took."""
         return sum(trial.seconds for trial in self.trials)
 
     def is_searched(self, limits: Limits) -> bool:
         """Whether its search has ended or has used up `limits`."""
-        return self.ended is not None or not limits.allow(len(self.trials), self.spent_s)
+        return self.ended is not None or not limits.allow(len(self.measured), self.spent_s)
 
     @property
     def lacks_final(self) -> bool:
-        """Whether its best mapping still has to be measured beside the baselines, or again after more measurements."""
+        """Whether its best mapping still has to be measured beside the baselines, or again after more trials."""
         return self.kind == MEASURED and (self.final or {}).get("n") != len(self.trials)
 
 
@@ -317,7 +307,7 @@ class CampaignStore:
         """Store measurements together, and the state from which their search resumes."""
         at = time.time()
         rows = [
-            (cell, trial.n, json.dumps(trial.placement), json.dumps(to_plain(trial.result)), trial.seconds, at)
+            (cell, trial.n, json.dumps(trial.placement), trial_text(trial.result, trial.refused), trial.seconds, at)
             for trial in trials
         ]
         with self._transaction():
@@ -370,10 +360,11 @@ class CampaignStore:
         trials: dict[str, list[StoredTrial]] = {}
         with self._reading("trials"):
             for cell, n, placement, result, seconds in measured:
-                found = StoredTrial(
-                    typed(n, Number), placement_of(placement), result_of(result), typed(seconds, Seconds)
+                came_to, refused = trial_of(result)
+                number, took_s = typed(n, Number), typed(seconds, Seconds)
+                trials.setdefault(cell, []).append(
+                    StoredTrial(number, placement_of(placement), came_to, took_s, refused)
                 )
-                trials.setdefault(cell, []).append(found)
         with self._reading("cells"):
             return [_held(row, tuple(trials.get(row[0], ()))) for row in rows]
 

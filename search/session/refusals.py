@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from placer.graph.held_memory import Lack
 from placer.result import Failed
 
+AS_SIMULATED = ", as simulated."  # with which every detail of `too_large` ends
 NO_LINK = Failed("link", "a tensor would cross a link that is missing")
 
 
@@ -40,4 +41,4 @@ class Refusals:
 
 def too_large(lack: Lack) -> Failed:
     """The result of a mapping that the devices' memory would not hold."""
-    return Failed("memory", f"{lack}, as simulated.")
+    return Failed("memory", f"{lack}{AS_SIMULATED}")

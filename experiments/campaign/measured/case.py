@@ -15,10 +15,10 @@ from experiments.campaign.rows import ERRORS, from_plain
 from experiments.campaign.store import PROFILE, CampaignStore
 from experiments.jobs.search.settings import SearchSettings
 from placer.errors import BadInputError
+from placer.graph.held_memory import Lack
 from placer.result import Failed, Measured, Result
 from search.problem.problem import Placement, Problem
 from search.problem.searcher import Stop, never
-from search.session.refusals import too_large
 
 DEVICE: Final = "device"  # the reason of a failure that the placement did not cause
 ASK_S, STEPS = 900.0, 1000  # an answer may take ASK_S plus STEPS steps of the anchor; after that the process is frozen
@@ -82,10 +82,9 @@ class MeasuredCase(OpenCase):
         """Corrections of the profiled costs, fitted to everything that was measured."""
         return plain_calibration(self.profiled.recalibrated(list(told), calibration))
 
-    def refused(self, placement: Placement, calibration: Calibration) -> Failed | None:
-        """The memory that the placement lacks as simulated, as `placer search` refuses it; None if it fits."""
-        lack = self.profiled.calibrated(calibration).lack(self.profiled.units.mapping(placement))
-        return None if lack is None else too_large(lack)
+    def lack(self, placement: Placement, calibration: Calibration) -> Lack | None:
+        """The memory that the placement lacks as simulated; None if it fits. `placer search` refuses the same."""
+        return self.profiled.calibrated(calibration).lack(self.profiled.units.mapping(placement))
 
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
         """Measure the step time beside the anchor. A lost device or process is a failure, too; the next call opens the

@@ -31,10 +31,11 @@ class Course:
     @classmethod
     def of(cls, held: Held, single_s: float, is_over: bool) -> Course:
         """The course of a stored cell. single_s: seconds on the best single device, which every search knows."""
-        ran = (fastest_s([trial.result]) for trial in held.trials)
+        ran = (fastest_s([trial.result]) for trial in held.measured)
         best_s = tuple(accumulate(ran, min, initial=single_s))
-        seconds = tuple(accumulate((trial.seconds for trial in held.trials), initial=0.0))
-        return cls(held.searcher, best_s, seconds, is_over)
+        spent_s = accumulate(trial.seconds for trial in held.trials)  # asking for what was refused took time, too
+        seconds = (after_s for trial, after_s in zip(held.trials, spent_s, strict=True) if not trial.refused)
+        return cls(held.searcher, best_s, (0.0, *seconds), is_over)
 
     @property
     def measurements(self) -> int:

@@ -105,7 +105,7 @@ def _trial(module: Any, spaces: dict[str, Any], held: Held, trial: StoredTrial) 
     known = {"n": trial.n, "seconds": trial.seconds, "placement": " ".join(map(str, trial.placement))}
     params = {"searcher": held.searcher, "seed": held.seed}
     if not isinstance(result, Measured):
-        known |= {"failed": result.reason, "detail": result.detail}
+        known |= {"failed": result.reason, "detail": result.detail, "refused": trial.refused}
         state, value = module.trial.TrialState.FAIL, None
     else:
         known |= {"spread_s": result.spread_s, "repeats": result.repeats, "stopped_early": result.stopped_early}

@@ -47,4 +47,4 @@ def budgets(store: CampaignStore, spec: Spec | None) -> tuple[int, ...]:
     """The numbers of measurements at which searchers are compared: those of the spec, or else the end."""
     if spec is not None:
         return spec.budgets
-    return (max((held.wanted or len(held.trials) for held in store.held()), default=1),)
+    return (max((held.wanted or len(held.measured) for held in store.held()), default=1),)

@@ -39,10 +39,10 @@ def write_scalars(store: CampaignStore, folder: Path, report: str) -> int:
         folders = file_names(held.case_key for held in cells)
         for held in cells:
             single_s = best_single_s(store.opened(held.case_key))
-            at = [times[held.key, trial.n] for trial in held.trials]
+            at = [times[held.key, trial.n] for trial in held.measured]
             run = folder / folders[held.case_key] / f"{held.searcher}-{held.seed}"
             _write(run, _scalars(held, single_s, at))
-            count += len(held.trials)
+            count += len(held.measured)
         _write(folder / "report", [_text(report, max(times.values(), default=0.0))])
     except OSError as error:
         raise PlacerError(f"{folder}: cannot be written ({error.strerror}).") from None
@@ -78,10 +78,10 @@ def _scalars(held: Held, single_s: float, at: list[float]) -> list[Any]:
 
     def values() -> Iterator[Any]:
         best_s = single_s
-        for trial, wall_s in zip(held.trials, at, strict=True):
+        for count, (trial, wall_s) in enumerate(zip(held.measured, at, strict=True), start=1):
             ran = {"step_s": trial.result.step_s} if isinstance(trial.result, Measured) else {}
             best_s = min(best_s, fastest_s([trial.result]))
-            yield scalars(wall_s, trial.n + 1, ran | ({"best_so_far_s": best_s} if best_s < inf else {}))
+            yield scalars(wall_s, count, ran | ({"best_so_far_s": best_s} if best_s < inf else {}))
 
     return list(values())
 

@@ -32,6 +32,7 @@ class CampaignBar(CampaignProgress):
         self.bar = rich_progress(self.console, hidden=not self.console.is_terminal)
         self.done = self.total = 0
         self.best_s: dict[str, tuple[float, float]] = {}  # of each cell, and of its single devices
+        self.measured: dict[str, int] = {}  # measurements of each cell
 
     def begin(self, done: int, total: int) -> None:
         """Show the bar."""
@@ -47,7 +48,7 @@ class CampaignBar(CampaignProgress):
 
     def cell(self, cell: Cell, done: int, best_s: float, single_s: float) -> None:
         """Print which search begins."""
-        self.best_s[cell.key] = best_s, single_s
+        self.best_s[cell.key], self.measured[cell.key] = (best_s, single_s), done
         begun = f", from measurement {done + 1} on" if done else ""
         self._say(f"{cell.key}{begun} ({self.done} of {self.total})")
         self.bar.update(self.task, description=self._described(cell))
@@ -55,10 +56,11 @@ class CampaignBar(CampaignProgress):
     def trial(self, cell: Cell, trial: StoredTrial, best_s: float) -> None:
         """Advance, and print a line for an improvement."""
         self.done += 1
+        self.measured[cell.key] += 1
         before_s, single_s = self.best_s[cell.key]
         if best_s < before_s:
             self.best_s[cell.key] = best_s, single_s
-            self._say(f"  {trial.n + 1:4}  {self._best(cell)}{self._name(cell)}")
+            self._say(f"  {self.measured[cell.key]:4}  {self._best(cell)}{self._name(cell)}")
         self.bar.update(self.task, advance=1, description=self._described(cell))
 
     def ended(self, cell: Cell, why: str, skipped: int) -> None:
@@ -131,6 +133,8 @@ def standing_lines(facts: Facts) -> list[str]:
     """Sentences that say what is done, and what failed last."""
     state = "complete" if facts["complete"] else "placer campaign run goes on"
     lines = [f"{facts['done']} of {facts['total']} measurements, {facts['failures']} failures: {state}."]
+    if refused := sum(row["refused"] for row in facts["cells"]):
+        lines.append(f"{refused} mappings were refused for lack of memory, as simulated; they are no measurements.")
     if any(row["kind"] == "predicted" for row in facts["cells"]):
         lines.append("Predicted cells are judged by the simulator: no gain is one before it is measured.")
     if any(row["kind"] == "measured" for row in facts["cells"]):

@@ -133,10 +133,9 @@ def test_lines_name_their_cells_where_several_are_under_way(folder, capsys):
     cells = read_spec(folder / "campaign.toml").cells
     bar = CampaignBar(several=True)
     bar.begin(0, 20)
-    for cell in cells[:2]:
-        bar.cell(cell, 0, 2.0, 2.0)
-    for n, best_s in enumerate((1.0, 1.5)):
-        bar.trial(cells[n], StoredTrial(n, (0,), Measured(best_s), 0.1), best_s)
+    for cell, done, best_s in zip(cells, (0, 1), (1.0, 1.5), strict=False):
+        bar.cell(cell, done, 2.0, 2.0)
+        bar.trial(cell, StoredTrial(9, (0,), Measured(best_s), 0.1), best_s)  # n counts refusals, too
     bar.end()
     said = [line.rstrip() for line in capsys.readouterr().err.splitlines() if "best" in line]
     assert said == [

@@ -167,6 +167,8 @@ def test_a_mapping_that_lacks_memory_as_simulated_is_not_measured(folder, monkey
     tried = [result for *_, trials in cells for _, _, result in trials]
     assert tried and all(isinstance(result, Failed) and "as simulated" in result.detail for result in tried)
     assert campaign.lost == [] and not any(campaign.failures.values())
+    with read(folder) as store:
+        assert [len(held.measured) for held in store.held()] == [0, 0] and standing(store)["complete"]
 
 
 def test_what_was_profiled_is_not_profiled_again(folder):

@@ -60,6 +60,13 @@ def test_curves_are_the_median_and_range_of_the_best_so_far():
     assert seconds.low_s == (4.0, 4.0, 3.0, 1.0)
 
 
+def test_a_curve_counts_no_refusal_as_a_measurement_but_its_seconds_as_spent():
+    cell = held("a", 0, ran(5.0, None, None, 3.0))
+    cell = replace(cell, trials=tuple(replace(trial, refused=0 < trial.n < 3) for trial in cell.trials))
+    course = Course.of(cell, 6.0, True)
+    assert (course.measurements, course.best_s, course.seconds) == (2, (6.0, 5.0, 3.0), (0.0, 1.0, 4.0))
+
+
 def test_curves_agree_with_what_the_tables_say(done):
     with CampaignStore(done / "campaign.sqlite", reads=True) as store:
         single_s = best_single_s(store.opened("towers.json on two.json"))

@@ -7,8 +7,9 @@ from contextlib import closing
 import pytest
 
 from experiments.campaign.run import wanted
+from experiments.campaign.schema import MIGRATIONS
 from experiments.campaign.spec import read_spec
-from experiments.campaign.store import MIGRATIONS, PROFILE, CampaignStore, StoredTrial
+from experiments.campaign.store import PROFILE, CampaignStore, StoredTrial
 from placer.errors import BadInputError, PlacerError
 from placer.result import Failed, Measured
 
