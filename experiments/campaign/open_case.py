@@ -70,6 +70,9 @@ class OpenCase(ABC):
         """
         return None
 
+    def learn(self, result: Result) -> None:  # noqa: B027 - most need no results
+        """Learn from a result that was stored; also refuse, from then on, what must lack as much memory."""
+
     @abstractmethod
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
         """Return the result of a placement."""

@@ -228,6 +228,7 @@ class Campaign:
         search.tell(placement, result, refused is not None)
         trial = StoredTrial(n, placement, result, self.clock() - begin_s, refused is not None)
         self.store.keep(cell.key, trial, search.state())
+        search.case.learn(result)
         if refused is None:
             self.pauses_s.pop(cell.case.where, None)
             self.progress.trial(cell, trial, search.best_s)
@@ -291,7 +292,11 @@ class Campaign:
             self.lost.append(what)
 
     def _count(self, cell: Cell, result: Result, clocked: bool) -> None:
-        """Count the failures in a row. Raises PlacerError after `spec.stop_after` of them."""
+        """Count the failures in a row. Raises PlacerError after `spec.stop_after` of them. A lack of memory is the
+        placement's own, because the anchor ran beside it, and is no reason to give up.
+        """
+        if isinstance(result, Failed) and result.reason == "memory":
+            return
         self.in_a_row = self.in_a_row + 1 if clocked and isinstance(result, Failed) else 0
         if isinstance(result, Failed) and self.in_a_row >= self.spec.stop_after:
             raise PlacerError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
 
@@ -52,6 +53,9 @@ class MeasuredCase(OpenCase):
                 f"the store {store.path} has a row of cases that no campaign wrote ({case.key}: {error}); name another."
             ) from error
         self._known = Known(profile, told)
+        self._ran_out: tuple[Failed, ...] = ()  # failures that say with how many bytes a device ran out of memory
+        for result in (*(result for _, result in told), *_measured(store, case)):
+            self.learn(result)
         self._running(self._known)
 
     def opened(self) -> dict[str, Any]:
@@ -83,8 +87,16 @@ class MeasuredCase(OpenCase):
         return plain_calibration(self.profiled.recalibrated(list(told), calibration))
 
     def lack(self, placement: Placement, calibration: Calibration) -> Lack | None:
-        """The memory that the placement lacks as simulated; None if it fits. `placer search` refuses the same."""
-        return self.profiled.calibrated(calibration).lack(self.profiled.units.mapping(placement))
+        """The memory that the placement lacks as simulated; None if it fits. As in `placer search`, a device on which
+        memory ran out must hold less than then.
+        """
+        prediction = self.profiled.calibrated(calibration).warned(self._ran_out)
+        return prediction.lack(self.profiled.units.mapping(placement))
+
+    def learn(self, result: Result) -> None:
+        """Learn with how many bytes a device ran out of memory, for all searches of the case."""
+        if isinstance(result, Failed) and result.wanted_bytes > 0:
+            self._ran_out = (*self._ran_out, result)
 
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
         """Measure the step time beside the anchor. A lost device or process is a failure, too; the next call opens the
@@ -92,7 +104,7 @@ class MeasuredCase(OpenCase):
 
         Raises CaseError if they cannot be opened, and InterruptedOpeningError.
         """
-        found: Result = self._asked("measure", self._devices(placement), calibration)
+        found: Result = self._asked("measure", self._devices(placement), calibration, self._ran_out)
         return found
 
     def final(self, best: Placement | None, calibration: Calibration) -> dict[str, Any] | Failed:
@@ -101,7 +113,7 @@ class MeasuredCase(OpenCase):
         ran = [(result.step_s, place) for place, result in alone if isinstance(result, Measured)]
         single = self._devices(min(ran)[1]) if ran else None
         other = None if best is None else self._devices(best)
-        found: dict[str, Any] | Failed = self._asked("final", other, single, calibration)
+        found: dict[str, Any] | Failed = self._asked("final", other, single, calibration, self._ran_out)
         return found
 
     def close(self) -> None:
@@ -141,6 +153,12 @@ class MeasuredCase(OpenCase):
                 kind = CaseError if error.reason == FAILED else AwayError
                 raise kind(f"cannot be opened: {error}") from None
         return self._process
+
+
+def _measured(store: CampaignStore, case: Case) -> Iterator[Result]:
+    """Yield the stored results of all searches of the case."""
+    cells = (held for held in store.held() if held.case_key == case.key)
+    return (trial.result for held in cells for trial in held.measured)
 
 
 def settings_of(case: Case) -> SearchSettings:

@@ -9,7 +9,7 @@ first session is stored and never made again, because the searchers' questions d
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -93,27 +93,34 @@ class Session:
             raise AwayError(f"{ANCHOR_GONE}: {found.detail}")
         runner.set_anchor_s(stored.step_s)
 
-    def measure(self, devices: tuple[int, ...], calibration: dict[str, Any] | None) -> Result:
+    def measure(
+        self, devices: tuple[int, ...], calibration: dict[str, Any] | None, ran_out: Sequence[Failed]
+    ) -> Result:
         """Measure a mapping of the groups, with its ops in the run order that is best by the calibrated prediction.
 
-        Raises DeviceLostError if a device is lost, and AwayError if the anchor no longer runs, because then the failure
-        says nothing about the mapping.
+        ran_out: earlier failures of memory; the mapping is not held beside others if that needs as much again. Raises
+        DeviceLostError if a device is lost, and AwayError if the anchor no longer runs, because then the failure says
+        nothing about the mapping.
         """
-        self.job.prediction = self.profiled.calibrated(calibration)
+        self.job.prediction = self.profiled.calibrated(calibration).warned(ran_out)
         found = self.job.runner.measure(self._op_mapping(devices))
         if isinstance(found, Failed) and self.job.runner.anchor is None:
             raise AwayError(f"{ANCHOR_GONE}: {found.detail}")
         return found
 
     def final(
-        self, best: tuple[int, ...] | None, single: tuple[int, ...] | None, calibration: dict[str, Any] | None
+        self,
+        best: tuple[int, ...] | None,
+        single: tuple[int, ...] | None,
+        calibration: dict[str, Any] | None,
+        ran_out: Sequence[Failed],
     ) -> dict[str, Any] | Failed:
         """Measure two mappings of the groups side by side, and also the untouched step if this process has the devices.
 
         best: the best mapping found. single: the best device alone; the returned facts describe it unless the other
-        mapping surely beats it. Raises DeviceLostError if a device is lost.
+        mapping surely beats it. ran_out: as for `measure`. Raises DeviceLostError if a device is lost.
         """
-        self.job.prediction = self.profiled.calibrated(calibration)
+        self.job.prediction = self.profiled.calibrated(calibration).warned(ran_out)
         tried = [self._mapping(devices) for devices in (single, best) if devices is not None]
         found = side_by_side(self.job, tried, FINAL_REPEATS, untouched=True)
         if tried[-1] in found.failed:  # not handed back as the single device: the next try may have room for it

@@ -59,11 +59,11 @@ def test_a_best_mapping_that_does_not_run_at_the_end_is_a_failure_and_not_the_si
     lacks, single = Failed("memory", "no room"), took(1.0)
     held = Session.__new__(Session)
     held.job = SimpleNamespace(groups=SimpleNamespace(graph=GRAPH), topology=DEVICES)  # type: ignore[assignment]
-    held.profiled = SimpleNamespace(calibrated=lambda calibration: None)  # type: ignore[assignment]
+    held.profiled = SimpleNamespace(calibrated=lambda _: SimpleNamespace(warned=lambda _: None))  # type: ignore[assignment]
 
     def final(best: Mapping | None, found: SideBySide) -> object:
         monkeypatch.setattr(session, "side_by_side", lambda *given, **options: found)
-        return held.final(best and best.devices, SINGLE.devices, None)
+        return held.final(best and best.devices, SINGLE.devices, None, ())
 
     assert final(SPLIT, SideBySide({SINGLE: single}, failed={SPLIT: lacks})) is lacks
     assert final(None, SideBySide({}, failed={SINGLE: lacks})) is lacks

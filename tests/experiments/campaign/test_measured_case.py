@@ -81,12 +81,12 @@ class Process:
             raise error
         return getattr(self, method)(*arguments)
 
-    def measure(self, devices, calibration):
-        del calibration
+    def measure(self, devices, calibration, ran_out=()):
+        del calibration, ran_out
         return Measured(0.05 + 1.1 * self._predicted(devices), 0.01, 12)
 
-    def final(self, best, single, calibration):
-        del calibration
+    def final(self, best, single, calibration, ran_out):
+        del calibration, ran_out
         tried = [devices for devices in (single, best) if devices is not None]
         found = min(tried, key=self._predicted)
         return {
@@ -160,15 +160,62 @@ def test_searchers_that_predict_go_on_from_their_calibration(straight):
 def test_a_mapping_that_lacks_memory_as_simulated_is_not_measured(folder, monkeypatch):
     lack = Lack("worker:0", 2.0 * 2**20, 2.0**20)
     monkeypatch.setattr(Prediction, "lack", lambda self, mapping: lack if len(set(mapping.devices)) > 1 else None)
-    monkeypatch.setattr(
-        Process, "measure", lambda self, devices, calibration: Measured(1.0 + 0.1 * devices[0], 0.1, 12)
-    )
+    monkeypatch.setattr(Process, "measure", lambda self, devices, *_: Measured(1.0 + 0.1 * devices[0], 0.1, 12))
     (cells, _), campaign = run(folder)
     tried = [result for *_, trials in cells for _, _, result in trials]
     assert tried and all(isinstance(result, Failed) and "as simulated" in result.detail for result in tried)
     assert campaign.lost == [] and not any(campaign.failures.values())
     with read(folder) as store:
         assert [len(held.measured) for held in store.held()] == [0, 0] and standing(store)["complete"]
+
+
+class Full(Process):
+    """worker:1 runs out of memory under every mapping of both that holds as much there as some do."""
+
+    warned: list = []  # noqa: RUF012 - the failures that questions came with
+
+    def measure(self, devices, calibration, ran_out=()):
+        Full.warned.append(ran_out)
+        held = self.held_bytes(devices)
+        if len(set(devices)) > 1 and held >= 3.0:
+            return Failed("memory", "worker:1 ran out of memory", "worker:1", held)
+        return super().measure(devices, calibration)
+
+    def held_bytes(self, devices):
+        return self.step.prediction.predictor.simulator.timeline(devices).memory_peak_bytes[1]
+
+
+@pytest.fixture
+def full(monkeypatch):
+    Full.warned.clear()
+    monkeypatch.setattr(measured_case, "CaseProcess", Full)
+
+
+def test_what_ran_out_of_memory_is_learnt_and_is_no_reason_to_give_up(folder, full):
+    """All searches of a case learn it. A failure is tried again once, so one mapping fails twice."""
+    (folder / "campaign.toml").write_text("stop_after = 1\n" + SPEC)
+    run(folder)
+    with read(folder) as store:
+        cells = store.held()
+        assert len(store.failures()) == 2
+    measured = [trial.result for cell in cells for trial in cell.measured]
+    assert [result for result in measured if isinstance(result, Failed)] == [
+        Failed("memory", "worker:1 ran out of memory", "worker:1", 3.0)
+    ]
+    assert [len(cell.measured) for cell in cells] == [6, 6]
+    assert any(trial.refused for cell in cells for trial in cell.trials)
+    assert [failed.wanted_bytes for failed in Full.warned[-1]] == [3.0]
+
+
+@pytest.mark.parametrize("at", [1, 4, 8])
+def test_a_campaign_that_ran_out_of_memory_goes_on_as_if_it_had_not_died(folder, full, monkeypatch, at):
+    straight, _ = run(folder)
+    (folder / "campaign.sqlite").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(CampaignStore, "keep", dying("keep", at, True))
+        with pytest.raises(Died):
+            run(folder)
+    assert run(folder)[0] == straight
 
 
 def test_what_was_profiled_is_not_profiled_again(folder):

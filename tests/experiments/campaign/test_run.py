@@ -427,8 +427,8 @@ def test_refusals_that_an_older_placer_stored_are_known_by_their_words(folder):
 
 
 def test_too_many_failures_in_a_row_end_the_campaign_and_say_why(folder):
-    with pytest.raises(PlacerError, match=r"5 measurements failed in a row.*memory, 'full'") as stopped:
-        run(folder, opener=failing(lambda i, result: Failed("memory", "full") if i >= 2 else result))
+    with pytest.raises(PlacerError, match=r"5 measurements failed in a row.*error, 'broken'") as stopped:
+        run(folder, opener=failing(lambda i, result: Failed("error", "broken") if i >= 2 else result))
     assert stopped.value.exit_code == 1
     with CampaignStore(folder / "campaign.sqlite", reads=True) as store:
         assert sum(len(held.trials) for held in store.held()) == 5
