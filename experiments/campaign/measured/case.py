@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -41,22 +42,32 @@ class MeasuredCase(OpenCase):
         self.case, self.progress, self.over = case, progress, over
         self._process: CaseProcess | None = None
         facts, profile = store.opened(case.key), store.content(case.key, PROFILE)
+        is_begun = facts is not None and profile is not None
         if facts is None or profile is None:
             process = self._running(None)
             assert process.found is not None
             facts, profile = process.found, process.profile
         self._facts, self.profile = facts, profile
+        self._known = Known(profile, self._told(store))
+        if is_begun:
+            changed = self._running(replace(self._known, tries_again=True)).found
+            if changed is not None:
+                self._facts = {**facts, **changed}
+                store.keep_opened(case.key, self._facts)
+                self._known = Known(profile, self._told(store))
+        self._ran_out: tuple[Failed, ...] = ()  # failures that say with how many bytes a device ran out of memory
+        for result in (*(result for _, result in self.singles), *_measured(store, case)):
+            self.learn(result)
+
+    def _told(self, store: CampaignStore) -> Told:
+        """The devices alone with their results, from the facts. Raises BadInputError."""
         try:
-            told = [(tuple(placement), from_plain(data)) for placement, data in facts["told"]]
+            return [(tuple(placement), from_plain(data)) for placement, data in self._facts["told"]]
         except ERRORS as error:
             raise BadInputError(
-                f"the store {store.path} has a row of cases that no campaign wrote ({case.key}: {error}); name another."
+                f"the store {store.path} has a row of cases that no campaign wrote ({self.case.key}: {error}); name "
+                "another."
             ) from error
-        self._known = Known(profile, told)
-        self._ran_out: tuple[Failed, ...] = ()  # failures that say with how many bytes a device ran out of memory
-        for result in (*(result for _, result in told), *_measured(store, case)):
-            self.learn(result)
-        self._running(self._known)
 
     def opened(self) -> dict[str, Any]:
         """The facts of the first session: devices, times on single devices, the bound, the untouched step's time."""

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-from experiments.campaign.measured.session import Known, Session, opened
+from experiments.campaign.measured.session import Known, opened
 from experiments.campaign.open_case import AwayError, InterruptedOpeningError
 from experiments.jobs.search.finding import Progress
 from experiments.jobs.search.settings import SearchSettings
@@ -45,8 +45,8 @@ class CaseProcess:
     def __init__(
         self, settings: SearchSettings, known: Known | None, phase: Callable[[str], None], over: Stop = never
     ) -> None:
-        """Starts the process and waits until its devices are open. If `known` is None, `found` then holds the facts of
-        the case's first session.
+        """Starts the process and waits until its devices are open. `found` then holds the facts that its session found
+        out: all if `known` is None, else those that have changed, or None.
 
         Raises ProcessError if that fails, and InterruptedOpeningError if `over()`.
         """
@@ -111,7 +111,7 @@ def _serve(connection: Connection, settings: SearchSettings, known: Known | None
     with suppress(EOFError, OSError):
         try:
             with opened(settings, known, _Phases(connection)) as session:
-                connection.send((DONE, _found(session, known)))
+                connection.send((DONE, (session.facts, session.known.profile)))
                 while True:
                     method, arguments = connection.recv()
                     connection.send((DONE, getattr(session, method)(*arguments)))
@@ -119,10 +119,6 @@ def _serve(connection: Connection, settings: SearchSettings, known: Known | None
             raise
         except Exception as error:  # whatever it is, the campaign goes on with a fresh process or another case
             connection.send(_said(error))
-
-
-def _found(session: Session, known: Known | None) -> tuple[dict[str, Any] | None, bytes]:
-    return (session.facts if known is None else None), session.known.profile
 
 
 def _said(error: Exception) -> tuple[str, str]:

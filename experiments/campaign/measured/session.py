@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from experiments.campaign.measured.profiled import StoredProfile, plain_calibration
@@ -25,7 +25,7 @@ from experiments.jobs.search.stages import TracedModel, profile_model, trace_mod
 from placer.devices.host.machine import MACHINE, node_name
 from placer.errors import BadInputError, PlacerError
 from placer.graph.mapping import Mapping
-from placer.measure.store import topology_key
+from placer.measure.store import OF_A_MOMENT, topology_key
 from placer.result import Failed, Measured, Result, surely_beats
 from search.problem.problem import Placement
 
@@ -33,15 +33,19 @@ if TYPE_CHECKING:
     from placer.devices.cluster import Devices
 
 FINAL_REPEATS = 30
+SINGLE_TRIES = 3  # of a device alone whose failure may pass
 ANCHOR_GONE = "the fastest single device does not run the step any more"
 
 
 @dataclass(frozen=True)
 class Known:
-    """The findings of the case's first session. told: the placement on each device alone, with its result."""
+    """The findings of the case's first session. told: the placement on each device alone, with its result. tries_again:
+    whether a device that failed is to be measured again.
+    """
 
     profile: bytes
     told: Told
+    tries_again: bool = False
 
     @property
     def anchor(self) -> tuple[Placement, Measured]:
@@ -57,24 +61,24 @@ class Session:
     """Open devices, and the step whose placements are measured on them."""
 
     def __init__(self, job: Job, profiled: StoredProfile, known: Known | None) -> None:
-        """known: None in the case's first session. Raises AwayError if the anchor no longer runs, and PlacerError if no
-        device alone ever ran.
+        """known: None in the case's first session. Raises AwayError if a device is lost or the anchor no longer runs,
+        and PlacerError if no device alone ever ran.
         """
         self.job, self.profiled = job, profiled
-        self.known = known or self._first(job.topology.names)
+        self.facts: dict[str, Any] | None = None  # those that this session found out
+        self.known = known or self._first()
         self._anchor()
+        if self.known.tries_again:
+            self._try_again()
 
-    def _first(self, names: tuple[str, ...]) -> Known:
+    def _first(self) -> Known:
         """Measure the devices alone, and keep the facts about the step in `facts`."""
         job = self.job
         job.progress.phase("measuring single devices")
-        job.measure_singles()
-        told: Told = [(job.problem.placement(row.mapping), row.result) for row in job.trials]
-        alone = [(names[placement[0]], result) for placement, result in told if len(set(placement)) == 1]
-        self.facts: dict[str, Any] = {
-            "devices": list(names),
-            "singles": [[name, result.step_s if isinstance(result, Measured) else None] for name, result in alone],
-            "told": [[list(placement), to_plain(result)] for placement, result in told],
+        told = self._singles()
+        self.facts = {
+            "devices": list(job.topology.names),
+            **self._facts_of(told),
             "untouched_s": job.untouched.step_s,
             "bound_s": job.prediction.bound_s(),
             "calibration": plain_calibration(job.prediction),
@@ -82,6 +86,49 @@ class Session:
             "groups": len(job.groups.graph),
         }
         return Known(self.profiled.encoded(), told)
+
+    def _singles(self) -> Told:
+        """Measure the devices alone, several times if a failure may pass, because the result is stored: the best single
+        device would be another one for ever. Raises AwayError if a device stays lost.
+        """
+        job = self.job
+        job.measure_singles()
+        for _ in range(SINGLE_TRIES - 1):
+            last = {row.mapping: row.result for row in job.trials}
+            for mapping in (mapping for mapping, result in last.items() if _may_pass(result)):
+                job.prediction = replace(job.prediction, ran_out=())  # else it would be refused
+                job.measure("single", mapping)
+        job.calibrate()
+        last = {row.mapping: row.result for row in job.trials}
+        lost = [result for result in last.values() if isinstance(result, Failed) and result.reason == "device"]
+        if lost:
+            raise AwayError(lost[0].detail)
+        return [(job.problem.placement(mapping), result) for mapping, result in last.items()]
+
+    def _facts_of(self, told: Told) -> dict[str, Any]:
+        """The facts about the devices alone."""
+        names = self.job.topology.names
+        alone = [(names[placement[0]], result) for placement, result in told if len(set(placement)) == 1]
+        return {
+            "singles": [[name, result.step_s if isinstance(result, Measured) else None] for name, result in alone],
+            "told": [[list(placement), to_plain(result)] for placement, result in told],
+        }
+
+    def _try_again(self) -> None:
+        """Measure the devices alone again that failed in an earlier session, for a reason that may have passed. If one
+        runs now, this changes what is known; the `facts` are then those to be stored instead.
+        """
+        measured = {
+            placement: self.job.runner.measure(self._op_mapping(self.profiled.units.devices(placement)))
+            for placement, result in self.known.told
+            if _may_pass(result)
+        }
+        ran = {placement: result for placement, result in measured.items() if isinstance(result, Measured)}
+        if ran:
+            told = [(placement, ran.get(placement, result)) for placement, result in self.known.told]
+            self.facts = self._facts_of(told)
+            self.known = replace(self.known, told=told)
+            self._anchor()
 
     def _anchor(self) -> None:
         """Measure the anchor. After this, all times are scaled to the anchor's time in the first session."""
@@ -157,6 +204,11 @@ def opened(settings: SearchSettings, known: Known | None, progress: Progress) ->
         job = Job(workbench, traced, profiled.prediction)
         with closing(job.runner):
             yield Session(job, profiled, known)
+
+
+def _may_pass(result: Result) -> bool:
+    """Whether a device that failed need not fail again."""
+    return isinstance(result, Failed) and result.reason in OF_A_MOMENT
 
 
 def _open(settings: SearchSettings, *, links: bool) -> Devices:

@@ -65,7 +65,10 @@ class Process:
         self.profile = self.step.encoded()
         problem = self.step.units
         told = [(placement, self.measure(problem.devices(placement), None)) for placement in problem.singles()]
-        self.found = {
+        self.found = None if known else self.facts(told)
+
+    def facts(self, told):
+        return {
             "devices": list(TOPOLOGY.names),
             "singles": [[TOPOLOGY.names[place[0]], result.step_s] for place, result in told],
             "told": [[list(place), to_plain(result)] for place, result in told],
