@@ -73,6 +73,9 @@ class OpenCase(ABC):
     def learn(self, result: Result) -> None:  # noqa: B027 - most need no results
         """Learn from a result that was stored; also refuse, from then on, what must lack as much memory."""
 
+    def open_again(self) -> None:  # noqa: B027 - most hold nothing
+        """Open again what was lost. Raises CaseError if that fails, and InterruptedOpeningError."""
+
     @abstractmethod
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
         """Return the result of a placement."""

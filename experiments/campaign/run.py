@@ -221,12 +221,15 @@ class Campaign:
         """Measure a placement that was asked for since `begin_s`, or refuse it, and store that; None if `over()` before
         there was a result.
         """
-        refused = search.refusal(placement)
-        result = refused or self._evaluated(cell, n, search.case, placement, search.calibration)
+        refused, lost_s = search.refusal(placement), 0.0
+        if refused is None:
+            result, lost_s = self._evaluated(cell, n, search.case, placement, search.calibration)
+        else:
+            result = refused
         if result is None:
             return None
         search.tell(placement, result, refused is not None)
-        trial = StoredTrial(n, placement, result, self.clock() - begin_s, refused is not None)
+        trial = StoredTrial(n, placement, result, self.clock() - begin_s - lost_s, refused is not None)
         self.store.keep(cell.key, trial, search.state())
         search.case.learn(result)
         if refused is None:
@@ -253,17 +256,22 @@ class Campaign:
 
     def _evaluated(
         self, cell: Cell, n: int, case: OpenCase, placement: Placement, calibration: Calibration
-    ) -> Result | None:
-        """The result of a placement. A failure that may pass is tried again; None if `over()` before such a retry."""
+    ) -> tuple[Result | None, float]:
+        """The result of a placement, and the seconds that were lost before it: by tries that failed, and by opening lost
+        devices again. A failure that may pass is tried again; the result is None if `over()` before such a retry.
+        """
+        begin_s = self.clock()
         while True:
+            case.open_again()
+            lost_s = self.clock() - begin_s
             result = case.evaluate(placement, calibration)
             if isinstance(result, Measured) or not case.clocked:
-                return result
+                return result, lost_s
             self._failed(cell, n, result)
             if self._is_last(cell, n, result):
-                return result
+                return result, lost_s
             if self.over():
-                return None
+                return None, lost_s
 
     def _is_last(self, cell: Cell, what: object, failed: Failed) -> bool:
         """Whether a measurement is not tried again after this failure. A failure counts even if the devices went away

@@ -109,6 +109,10 @@ class MeasuredCase(OpenCase):
         if isinstance(result, Failed) and result.wanted_bytes > 0:
             self._ran_out = (*self._ran_out, result)
 
+    def open_again(self) -> None:
+        """Open the devices again if they, or the process, were lost. Raises CaseError and InterruptedOpeningError."""
+        self._running(self._known)
+
     def evaluate(self, placement: Placement, calibration: Calibration) -> Result:
         """Measure the step time beside the anchor. A lost device or process is a failure, too; the next call opens the
         devices again.

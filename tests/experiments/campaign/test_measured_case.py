@@ -261,6 +261,29 @@ def test_a_lost_device_is_opened_again_and_the_measurement_is_made(folder, strai
         assert [(failure["reason"], failure["n"]) for failure in store.failures()] == [("device", 1)]
 
 
+class Slow(Process):
+    """Opening takes a minute and an answer, or losing the devices, ten seconds."""
+
+    now_s: list = []  # noqa: RUF012 - of all seconds that passed
+
+    def __init__(self, *more):
+        Slow.now_s.append(60.0)
+        super().__init__(*more)
+
+    def ask(self, *arguments, limit_s):
+        Slow.now_s.append(10.0)
+        return super().ask(*arguments, limit_s=limit_s)
+
+
+def test_an_outage_takes_no_minutes_of_a_search(folder, monkeypatch):
+    monkeypatch.setattr(measured_case, "CaseProcess", Slow)
+    Process.losing[:] = [None, ProcessError("worker:1 was lost", LOST), None, ProcessError("it broke", FAILED)]
+    run(folder, clock=lambda: sum(Slow.now_s))
+    assert len(Process.begun) == 3
+    with read(folder) as store:
+        assert {trial.seconds for held in store.held() for trial in held.trials} == {10.0}
+
+
 def test_a_placement_that_loses_the_device_again_has_failed(folder):
     Process.losing[:] = [ProcessError("worker:1 was lost", LOST)] * 2
     (cells, _), _ = run(folder)

@@ -37,8 +37,7 @@ class Job:
         self.prediction = profiled().prediction
         self.trials: list[Any] = []
         self.topology, self.problem = TOPOLOGY, self.prediction.problem
-        self.runner = SimpleNamespace(measure=lambda op_mapping: self._next(op_mapping), take_down=lambda: None,
-                                      set_anchor_s=lambda s: None)  # fmt: skip
+        self.runner = SimpleNamespace(measure=self._next, take_down=self.calibrate, set_anchor_s=lambda anchor_s: None)
 
     def measure_singles(self) -> None:
         for placement in self.problem.singles():
