@@ -257,7 +257,7 @@ class Campaign:
     def _evaluated(
         self, cell: Cell, n: int, case: OpenCase, placement: Placement, calibration: Calibration
     ) -> tuple[Result | None, float]:
-        """The result of a placement, and the seconds that were lost before it: by tries that failed, and by opening lost
+        """The result of a placement, and the seconds lost before it, by tries that failed and by opening lost
         devices again. A failure that may pass is tried again; the result is None if `over()` before such a retry.
         """
         begin_s = self.clock()
