@@ -27,7 +27,8 @@ def kept(
     clock: Callable[[], float] = time.perf_counter,
 ) -> Facts:
     """Return the kept facts of an earlier `run` with the same settings, at this commit on this machine. If there are
-    none, or they are of a failed run, call `run`, keep its facts and return them.
+    none, or they are of a failed run, call `run`, keep its facts and return them. The facts of a failed run, or of one
+    that was not reached in time, take the place of no others: another commit or machine may still need those.
 
     name: of the file, without ".json"; may include a subfolder. Raises PlacerError if the file cannot be used.
     """
@@ -44,7 +45,8 @@ def kept(
     if options.begun_at is not None and made_by["commit"] != options.begun_at:
         made_by["commit"] = None  # this process runs the code of `begun_at`, processes that it starts run newer code
     is_named = made_by["commit"] is not None and not made_by["commit"].endswith("+")
-    if is_named and all(before.get(name) == fact for name, fact in made_by.items()) and "failed" not in before["facts"]:
+    is_whole = "facts" in before and "failed" not in before["facts"]
+    if is_whole and is_named and all(before.get(name) == fact for name, fact in made_by.items()):
         options.spared_s.append(before.get("took_s", 0.0))
         return dict(before["facts"])
     begin_s = clock()
@@ -52,5 +54,7 @@ def kept(
     took_s = clock() - begin_s
     if machine()["commit"] != made_by["commit"]:
         made_by["commit"] = None
+    if is_whole and "failed" in facts:
+        return facts
     write_whole(path, json.dumps({**made_by, "took_s": took_s, "facts": facts}, indent=1).encode())
     return facts

@@ -82,6 +82,20 @@ def test_a_failure_is_tried_again(run):
     assert run({"step_s": 2.0}) == {"step_s": 2.0}
 
 
+def test_a_failure_at_another_commit_leaves_what_was_kept(run, monkeypatch):
+    run({"step_s": 1.0})
+    with monkeypatch.context() as patch:
+        elsewhere(patch, {"commit": "5678"})
+        assert run({"failed": "not reached within 20 minutes"}) == {"failed": "not reached within 20 minutes"}
+    assert run({"step_s": 2.0}) == {"step_s": 1.0}
+
+
+def test_a_failure_takes_the_place_of_a_failure(run, tmp_path):
+    run({"failed": "a worker was lost"})
+    run({"failed": "it was lost again"})
+    assert "it was lost again" in (tmp_path / "net.json").read_text()
+
+
 def test_without_a_folder_every_run_is_new(run):
     assert run({"step_s": 1.0}, runs=None) == {"step_s": 1.0}
     assert run({"step_s": 2.0}, runs=None) == {"step_s": 2.0}
