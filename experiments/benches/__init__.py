@@ -12,16 +12,30 @@ trusted, `all_records` the recording of all.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from experiments.benches.all_records import record_each
-from experiments.benches.bench import BenchOptions, Facts, as_json_numbers, check_folder, command_of, commit, keep
+from experiments.benches.bench import (
+    FOLDER,
+    PAGE,
+    BenchOptions,
+    Facts,
+    as_json_numbers,
+    check_folder,
+    command_of,
+    commit,
+    keep,
+)
 from experiments.benches.evenness import unevenness, warn_if_uneven
-from placer.errors import BadInputError
+from experiments.benches.kept_runs import check_runs
+from placer.errors import BadInputError, PlacerError, raise_last, tried
+from placer.files import check_outputs
 
 ALL = "all"
 NAMES = (
@@ -56,32 +70,64 @@ def record_all(runs: Path | None) -> Facts:
 
 
 def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
+    """As `try_bench`, but raises the errors that this returns."""
+    facts, failures = try_bench(name, options, record=record)
+    raise_last(failures)
+    return facts
+
+
+def try_bench(name: str, options: BenchOptions, *, record: bool) -> tuple[Facts, list[Exception]]:
     """Run the benchmark `name`. With `record`, rewrite benchmarks/NAME.json and BENCHMARKS.md and draw its picture.
 
-    Raises BadInputError for an unknown name and for options that this benchmark cannot use, and whatever drawing the
-    picture raises, once the record is written.
+    Returns the facts, and the errors for which something could not be written or drawn: hours of figures must not be
+    lost for these. Raises BadInputError, before anything runs, for an unknown name, for options that this benchmark
+    cannot use, and for outputs that cannot be written; afterwards what the benchmark raises.
     """
     if name not in NAMES:
         raise BadInputError(f"there is no benchmark {name!r}; choose one of {', '.join(NAMES)}, or {ALL}.")
     bench = _part(name, "run")
     bench.TAKES.check(name, options)
+    if bench.TAKES.runs:
+        check_runs(options)
     if record:
         check_folder()
+        _check_outputs(name)
     begun_at = commit() if record else None
     options = replace(options, record=record, begun_at=begun_at)
     uneven = unevenness() if record else None
     warn_if_uneven(uneven)
     begin_s = time.perf_counter()
     facts: Facts = as_json_numbers(bench.bench_facts(options))
-    if record:
-        took_s = time.perf_counter() - begin_s + sum(options.spared_s)
-        facts = {**facts, "took_s": took_s, "uneven": {"before": uneven, "after": unevenness()}}
-        undrawn = _undrawn(name, facts)
-        facts |= {"failed": f"its picture cannot be drawn: {undrawn}"} if undrawn else {}
-        keep(name, facts, command_of(name, options), begun_at, {name: _part(name, "page") for name in NAMES})
-        if undrawn is not None:  # the measurements are kept, but the record does not count as whole
-            raise undrawn
-    return facts
+    if not record:
+        return facts, []
+    took_s = time.perf_counter() - begin_s + sum(options.spared_s)
+    facts = {**facts, "took_s": took_s, "uneven": {"before": uneven, "after": unevenness()}}
+    return _recorded(name, facts, options)
+
+
+def _recorded(name: str, facts: Facts, options: BenchOptions) -> tuple[Facts, list[Exception]]:
+    """Keep the facts, and draw them afterwards. If that fails, the record does not count as whole. Returns the facts,
+    and the errors.
+    """
+    pages = {each: _part(each, "page") for each in NAMES}
+    store = partial(keep, name, command=command_of(name, options), begun_at=options.begun_at, pages=pages)
+    failures: list[Exception] = [PlacerError(facts["failed"])] if isinstance(facts.get("failed"), str) else []
+    unkept = tried(partial(store, facts))
+    undrawn = _undrawn(name, facts)
+    if undrawn is not None:
+        facts = {**facts, "failed": f"its picture cannot be drawn: {undrawn}"}
+        unkept = unkept or tried(partial(store, facts))
+        failures.append(undrawn)
+    return facts, [*failures, *unkept]
+
+
+def _check_outputs(name: str) -> None:
+    """Raise BadInputError if what is recorded of the bench `name` cannot be written."""
+    picture = getattr(_part(name, "plot"), "PICTURE", None)
+    if picture is not None:
+        with suppress(OSError):  # the check says so
+            picture.parent.mkdir(exist_ok=True)
+    check_outputs(FOLDER / f"{name}.json", PAGE, picture)
 
 
 def _undrawn(name: str, facts: Facts) -> Exception | None:
@@ -89,7 +135,6 @@ def _undrawn(name: str, facts: Facts) -> Exception | None:
     plot = _part(name, "plot")
     try:
         if hasattr(plot, "draw"):
-            plot.PICTURE.parent.mkdir(exist_ok=True)
             plot.draw(facts, plot.PICTURE)
     except Exception as error:
         return error

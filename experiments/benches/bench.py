@@ -9,7 +9,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import StringIO
@@ -25,7 +25,7 @@ from experiments.report.text import markdown_table
 from experiments.versions import versions
 from placer import number_format
 from placer.devices.host.machine import cpu_model
-from placer.errors import BadInputError, one_line
+from placer.errors import BadInputError, PlacerError, one_line
 from placer.files import write_whole
 
 Facts = dict[str, Any]
@@ -93,6 +93,16 @@ def keep(name: str, facts: Facts, command: str, begun_at: str | None, pages: Map
         record["failed"] = one_line(f"its page cannot be made: {type(error).__name__}: {error}")
     write_whole(FOLDER / f"{name}.json", (json.dumps(record, indent=1) + "\n").encode())
     write_whole(PAGE, whole_page(FOLDER, pages).encode())
+
+
+def data_facts(write: Callable[[], object]) -> Facts:
+    """{"data": the files of data beside the record that `write` wrote}. If they cannot be written, the record is kept,
+    but says so and does not count as whole.
+    """
+    try:
+        return {"data": write()}
+    except (PlacerError, OSError) as error:
+        return {"failed": one_line(f"its data cannot be written: {error}")}
 
 
 def record_of(name: str) -> Facts:

@@ -12,11 +12,27 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.benches.bench import BenchOptions, Facts, machine
-from placer.errors import PlacerError
-from placer.files import write_whole
+from experiments.benches.bench import BenchOptions, Facts, machine, say
+from placer.errors import BadInputError, PlacerError
+from placer.files import check_outputs, write_whole
 
 RUNS = "PLACER_RUNS"  # environment variable: the folder, if --runs names none
+
+
+def check_runs(options: BenchOptions) -> None:
+    """Raises BadInputError, before anything runs, if the folder for runs cannot be written to."""
+    folder = _folder(options)
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f"--runs {folder}: {error.strerror}; name another folder.") from None
+    check_outputs(folder / "run.json")
+
+
+def _folder(options: BenchOptions) -> Path | None:
+    return options.runs or (Path(os.environ[RUNS]) if os.environ.get(RUNS) else None)
 
 
 def kept(
@@ -30,9 +46,10 @@ def kept(
     none, or they are of a failed run, call `run`, keep its facts and return them. The facts of a failed run, or of one
     that was not reached in time, take the place of no others: another commit or machine may still need those.
 
-    name: of the file, without ".json"; may include a subfolder. Raises PlacerError if the file cannot be used.
+    name: of the file, without ".json"; may include a subfolder. Raises PlacerError, before the run, if the file cannot
+    be used; if it cannot be written afterwards, that is only said.
     """
-    folder = options.runs or (Path(os.environ[RUNS]) if os.environ.get(RUNS) else None)
+    folder = _folder(options)
     if folder is None:
         return run()
     path = folder / f"{name}.json"
@@ -56,5 +73,8 @@ def kept(
         made_by["commit"] = None
     if is_whole and "failed" in facts:
         return facts
-    write_whole(path, json.dumps({**made_by, "took_s": took_s, "facts": facts}, indent=1).encode())
+    try:
+        write_whole(path, json.dumps({**made_by, "took_s": took_s, "facts": facts}, indent=1).encode())
+    except PlacerError as error:
+        say(f"{error} The bench goes on without it.")
     return facts

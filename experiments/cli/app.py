@@ -47,6 +47,7 @@ app.add_typer(campaign)
 
 INTERRUPTED = 130  # typer's exit code on KeyboardInterrupt
 LEFT = "what was measured is in the store, if you gave one."
+LEFT_OF_BENCH = "runs that had ended are in the folder of --runs, if you gave one; nothing else is kept."
 
 
 def _version(asked: bool) -> None:
@@ -366,7 +367,8 @@ def _run(signals: Signals) -> tuple[int, str]:
         return code, line
     number = signals.numbers[0] if signals.pressed() else int(signal.SIGINT)
     if code == INTERRUPTED:
-        line = line or f"{WORDS[number]}; {LEFT}"
+        left = LEFT_OF_BENCH if sys.argv[1:2] == ["bench"] else LEFT
+        line = line or f"{WORDS[number]}; {left}"
     elif not signals.was_said:
         line = line or f"{WORDS[number]}; what there was so far is handed back."
     return EXIT + number, line

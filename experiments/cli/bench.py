@@ -31,13 +31,14 @@ def bench(
     Example: placer bench main-job --record
     """
     del as_json  # the last line is JSON with and without it
-    from experiments.benches import ALL, record_all, run_bench
+    from experiments.benches import ALL, record_all, try_bench
     from experiments.benches.bench import BenchOptions
+    from placer.errors import raise_last, tried
 
     names = tuple(dict.fromkeys(models)) if models else None
     asked = BenchOptions(names, workers, measurements, False, runs, spec, minutes)
     if name == ALL and (not record or asked != BenchOptions(runs=runs)):
         raise BadInputError("bench all records each benchmark as it is defined; give --record and --runs alone.")
     with measuring():
-        facts = record_all(runs) if name == ALL else run_bench(name, asked, record=record)
-    print(json.dumps(facts))
+        facts, failures = (record_all(runs), []) if name == ALL else try_bench(name, asked, record=record)
+    raise_last([*failures, *tried(lambda: print(json.dumps(facts)))])

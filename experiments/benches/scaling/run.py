@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
+from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes, data_facts
 from experiments.benches.kept_runs import kept
 from experiments.benches.process import SILENT, environment, facts_alone, some_failed
 from experiments.benches.scaling.design import CHUNKS, DEVICES, FORMS, SPACES, Config, check_kind, design
@@ -60,7 +60,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "repeats": {"steps at least": LEAST, "steps at most": MOST, "fits by seed": SEEDS},
     }
     if options.record:
-        facts["data"] = [str(_keep_data(kind, good)) for kind in kinds]
+        facts |= data_facts(lambda: [str(_keep_data(kind, good)) for kind in kinds])
     return facts
 
 

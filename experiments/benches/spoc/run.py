@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 from statistics import median_high
 
-from experiments.benches.bench import EVERY, FOLDER, BenchOptions, Facts, csv_bytes
+from experiments.benches.bench import EVERY, FOLDER, BenchOptions, Facts, csv_bytes, data_facts
 from experiments.benches.process import GIB, Caps, Measurer
 from experiments.benches.spoc import advice
 from experiments.benches.spoc.analysis import (
@@ -78,9 +78,13 @@ def bench_facts(options: BenchOptions) -> Facts:
     }
     if options.record:
         data = [{"device": kind, **data_row(row)} for kind, some in rows.items() for row in some.values()]
-        write_whole(DATA, csv_bytes(data))
-        facts["data"] = str(DATA)
+        facts |= data_facts(partial(_keep_data, data))
     return facts
+
+
+def _keep_data(rows: Sequence[Facts]) -> str:
+    write_whole(DATA, csv_bytes(rows))
+    return str(DATA)
 
 
 def all_rows(asking: Asking, chosen: Sequence[Network]) -> Rows:

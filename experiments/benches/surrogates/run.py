@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes
+from experiments.benches.bench import FOLDER, BenchOptions, Facts, csv_bytes, data_facts
 from experiments.benches.sampling import AGAIN, REPEATS, MeasuredMappings, measure, measured_networks
 from experiments.benches.taken_options import Takes
 from placer.files import write_whole
@@ -44,7 +44,7 @@ def bench_facts(options: BenchOptions) -> Facts:
         "seconds": time.perf_counter() - begin_s,
     }
     if options.record:
-        facts["data"] = keep_data(samples, DATA)
+        facts |= data_facts(partial(keep_data, samples, DATA))
     return facts
 
 

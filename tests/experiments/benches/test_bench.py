@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
 from experiments import benches
-from experiments.benches import all_records, bench, run_bench
+from experiments.benches import all_records, bench, run_bench, try_bench
 from experiments.benches.bench import RECORDS, BenchOptions, command_of
 from experiments.benches.main_job import page as main_job_page
 from experiments.benches.main_job import plot as main_job_plot
 from experiments.benches.main_job import run as main_job
+from experiments.cli import bench as cli_bench
 from placer.errors import BadInputError, PlacerError
 
 FOUND = {
@@ -161,6 +163,63 @@ def test_measurements_whose_picture_or_page_cannot_be_made_are_kept_but_are_no_w
         record = json.loads((checkout / "benchmarks" / "main-job.json").read_text())
         assert what in record["failed"] and record["models"]["towers"]["ratio_to_best_single"] == 1.8
         (checkout / "benchmarks" / "main-job.json").unlink()
+
+
+@pytest.mark.parametrize("taken", ["benchmarks/main-job.json", "BENCHMARKS.md", str(main_job_plot.PICTURE)])
+def test_what_could_not_be_recorded_is_refused_before_anything_is_measured(checkout, monkeypatch, taken):
+    answers(monkeypatch, towers=None)  # a bench that began would fail otherwise
+    (checkout / taken).mkdir(parents=True)
+    with pytest.raises(BadInputError, match=taken):
+        run()
+
+
+def test_a_folder_of_runs_that_cannot_be_written_is_refused_before_anything_is_measured(checkout, monkeypatch):
+    answers(monkeypatch, towers=None)
+    (checkout / "file").write_text("")
+    for given, environment in ((checkout / "file" / "runs", ""), (None, str(checkout / "file"))):
+        monkeypatch.setenv("PLACER_RUNS", environment)
+        with pytest.raises(BadInputError, match=r"--runs .*file"):
+            run_bench("main-job", BenchOptions(runs=given), record=False)
+
+
+def full_disk(monkeypatch):
+    def fails(path, content):
+        raise PlacerError(f"{path}: cannot be written (No space left on device).")
+
+    monkeypatch.setattr(bench, "write_whole", fails)
+
+
+def test_figures_that_cannot_be_recorded_are_printed_all_the_same(checkout, monkeypatch, capsys):
+    answers(monkeypatch)
+    full_disk(monkeypatch)
+    monkeypatch.setattr(cli_bench, "measuring", nullcontext)
+    with pytest.raises(PlacerError, match="No space left"):
+        cli_bench.bench("main-job", record=True, models=["towers"], measurements=4, minutes=None, spec=None, runs=None,
+                        workers=2)  # fmt: skip
+    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert facts["models"]["towers"]["ratio_to_best_single"] == 1.8
+
+
+def test_a_record_is_kept_before_it_is_drawn(checkout, monkeypatch):
+    kept = []
+    answers(monkeypatch)
+    there = lambda *_: kept.append((checkout / "benchmarks" / "main-job.json").exists())  # noqa: E731
+    monkeypatch.setattr(main_job_plot, "draw", there)
+    run()
+    assert kept == [True]
+
+
+def test_data_that_cannot_be_written_leaves_a_record_that_is_not_whole(checkout, monkeypatch):
+    def fails():
+        raise PlacerError("benchmarks/x.csv: cannot be written (No space left on device).")
+
+    answers(monkeypatch)
+    whole = main_job.bench_facts
+    monkeypatch.setattr(main_job, "bench_facts", lambda options: whole(options) | bench.data_facts(fails))
+    facts, failures = try_bench("main-job", BenchOptions(("towers",), measurements=4), record=True)
+    record = json.loads((checkout / "benchmarks" / "main-job.json").read_text())
+    assert record["failed"] == facts["failed"] == str(failures[0]) and "x.csv" in facts["failed"]
+    assert bench.data_facts(lambda: "x.csv") == {"data": "x.csv"}
 
 
 def test_without_record_nothing_is_written(checkout, monkeypatch):

@@ -90,6 +90,15 @@ def test_a_failure_at_another_commit_leaves_what_was_kept(run, monkeypatch):
     assert run({"step_s": 2.0}) == {"step_s": 1.0}
 
 
+def test_a_run_that_cannot_be_kept_is_not_lost(run, monkeypatch, capsys):
+    def fails(path, content):
+        raise PlacerError(f"{path}: cannot be written (No space left on device).")
+
+    monkeypatch.setattr(kept_runs, "write_whole", fails)
+    assert run({"step_s": 1.0}) == {"step_s": 1.0}
+    assert "No space left on device" in capsys.readouterr().err
+
+
 def test_a_failure_takes_the_place_of_a_failure(run, tmp_path):
     run({"failed": "a worker was lost"})
     run({"failed": "it was lost again"})

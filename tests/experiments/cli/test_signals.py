@@ -108,6 +108,16 @@ def test_a_signal_ends_a_command_with_one_line(run, number, code, words):
     assert lines == []  # it was said at once, past this process's sys.stderr
 
 
+def test_a_bench_that_is_ended_does_not_speak_of_a_store(monkeypatch, capsys, ctrl_c_interrupts):
+    monkeypatch.setattr(sys, "argv", ["placer", "bench", "surrogates"])
+    monkeypatch.setattr(app, "run_app", lambda _: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 130
+    assert line.endswith("runs that had ended are in the folder of --runs, if you gave one; nothing else is kept.")
+
+
 def test_without_a_signal_exit_codes_and_tracebacks_are_what_they_were(run):
     def refused(*_):
         raise BadInputError("no such thing.")
