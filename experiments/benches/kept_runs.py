@@ -53,11 +53,7 @@ def kept(
     if folder is None:
         return run()
     path = folder / f"{name}.json"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise PlacerError(f"{path}: cannot be used ({error}); name another folder with --runs.") from error
+    before = _before(path)
     made_by = {"settings": settings, **{name: fact for name, fact in machine().items() if name != "date"}}
     if options.begun_at is not None and made_by["commit"] != options.begun_at:
         made_by["commit"] = None  # this process runs the code of `begun_at`, processes that it starts run newer code
@@ -71,10 +67,23 @@ def kept(
     took_s = clock() - begin_s
     if machine()["commit"] != made_by["commit"]:
         made_by["commit"] = None
-    if is_whole and "failed" in facts:
-        return facts
+    if not (is_whole and "failed" in facts):
+        _keep(path, {**made_by, "took_s": took_s, "facts": facts})
+    return facts
+
+
+def _before(path: Path) -> Facts:
+    """What is kept in the file; empty if there is none. Makes its folder. Raises PlacerError if it cannot be used."""
     try:
-        write_whole(path, json.dumps({**made_by, "took_s": took_s, "facts": facts}, indent=1).encode())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    except (OSError, ValueError, TypeError) as error:
+        raise PlacerError(f"{path}: cannot be used ({error}); name another folder with --runs.") from error
+
+
+def _keep(path: Path, run: Facts) -> None:
+    """Write the file. If that fails, say so: the run's figures are still handed back."""
+    try:
+        write_whole(path, json.dumps(run, indent=1).encode())
     except PlacerError as error:
         say(f"{error} The bench goes on without it.")
-    return facts
