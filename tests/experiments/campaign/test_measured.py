@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -133,7 +134,7 @@ def test_what_was_measured_before_the_kill_is_kept_and_not_measured_again(folder
 @pytest.mark.nightly
 def test_the_questions_are_those_of_a_search_that_was_not_killed(folder, monkeypatch):
     """Its own results are told to a fresh one."""
-    monkeypatch.setattr(measured_case, "CaseProcess", lambda *_: None)
+    monkeypatch.setattr(measured_case, "CaseProcess", lambda *_: SimpleNamespace(found=None))
     path = folder[0]
     with CampaignStore(path / "campaign.sqlite", reads=True) as store:
         for cell, held in zip(read_spec(path / "campaign.toml").cells, store.held(), strict=True):
