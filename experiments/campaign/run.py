@@ -229,7 +229,8 @@ class Campaign:
         if result is None:
             return None
         search.tell(placement, result, refused is not None)
-        trial = StoredTrial(n, placement, result, self.clock() - begin_s - lost_s, refused is not None)
+        seconds = max(0.0, self.clock() - begin_s - lost_s)
+        trial = StoredTrial(n, placement, result, seconds, refused is not None)
         self.store.keep(cell.key, trial, search.state())
         search.case.learn(result)
         if refused is None:
@@ -257,8 +258,8 @@ class Campaign:
     def _evaluated(
         self, cell: Cell, n: int, case: OpenCase, placement: Placement, calibration: Calibration
     ) -> tuple[Result | None, float]:
-        """The result of a placement, and the seconds lost before it, by tries that failed and by opening lost
-        devices again. A failure that may pass is tried again; the result is None if `over()` before such a retry.
+        """The result of a placement, and the seconds lost before it, by tries that failed and by opening lost devices
+        again. A failure that may pass is tried again; the result is None if `over()` before such a retry.
         """
         begin_s = self.clock()
         while True:
