@@ -302,7 +302,7 @@ class Campaign:
 
     def _count(self, cell: Cell, result: Result, clocked: bool) -> None:
         """Count the failures in a row. Raises PlacerError after `spec.stop_after` of them. A lack of memory is the
-        placement's own, because the anchor ran beside it, and is no reason to give up.
+        placement's own, because the anchor ran beside or after it, and is no reason to give up.
         """
         if isinstance(result, Failed) and result.reason == "memory":
             return

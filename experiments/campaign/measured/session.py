@@ -140,6 +140,15 @@ class Session:
             raise AwayError(f"{ANCHOR_GONE}: {found.detail}")
         runner.set_anchor_s(stored.step_s)
 
+    def _keep_anchor(self, failed: Failed | None = None) -> None:
+        """Measure the anchor again if it was taken down, to make room for a mapping that did not take its place. Raises
+        the errors of `measure`.
+
+        failed: the failure of that mapping; after a lost device, the devices are opened again anyway.
+        """
+        if self.job.runner.anchor is None and (failed is None or failed.reason != "device"):
+            self._anchor()
+
     def measure(
         self, devices: tuple[int, ...], calibration: dict[str, Any] | None, ran_out: Sequence[Failed]
     ) -> Result:
@@ -150,9 +159,10 @@ class Session:
         nothing about the mapping.
         """
         self.job.prediction = self.profiled.calibrated(calibration).warned(ran_out)
+        self._keep_anchor()
         found = self.job.runner.measure(self._op_mapping(devices))
-        if isinstance(found, Failed) and self.job.runner.anchor is None:
-            raise AwayError(f"{ANCHOR_GONE}: {found.detail}")
+        if isinstance(found, Failed):
+            self._keep_anchor(found)
         return found
 
     def final(
@@ -165,13 +175,16 @@ class Session:
         """Measure two mappings of the groups side by side, and also the untouched step if this process has the devices.
 
         best: the best mapping found. single: the best device alone; the returned facts describe it unless the other
-        mapping surely beats it. ran_out: as for `measure`. Raises DeviceLostError if a device is lost.
+        mapping surely beats it. ran_out, and what is raised: as for `measure`.
         """
         self.job.prediction = self.profiled.calibrated(calibration).warned(ran_out)
+        self._keep_anchor()
         tried = [self._mapping(devices) for devices in (single, best) if devices is not None]
         found = side_by_side(self.job, tried, FINAL_REPEATS, untouched=True)
         if tried[-1] in found.failed:  # not handed back as the single device: the next try may have room for it
-            return found.failed[tried[-1]]
+            failed = found.failed[tried[-1]]
+            self._keep_anchor(failed)
+            return failed
         return _final_facts(found, None if single is None else self._mapping(single))
 
     def _mapping(self, devices: tuple[int, ...]) -> Mapping:

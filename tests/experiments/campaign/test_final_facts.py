@@ -58,7 +58,8 @@ def test_a_best_mapping_that_does_not_run_at_the_end_is_a_failure_and_not_the_si
 ) -> None:
     lacks, single = Failed("memory", "no room"), took(1.0)
     held = Session.__new__(Session)
-    held.job = SimpleNamespace(groups=SimpleNamespace(graph=GRAPH), topology=DEVICES)  # type: ignore[assignment]
+    groups, runner = SimpleNamespace(graph=GRAPH), SimpleNamespace(anchor=SINGLE)
+    held.job = SimpleNamespace(groups=groups, topology=DEVICES, runner=runner)  # type: ignore[assignment]
     held.profiled = SimpleNamespace(calibrated=lambda _: SimpleNamespace(warned=lambda _: None))  # type: ignore[assignment]
 
     def final(best: Mapping | None, found: SideBySide) -> object:
