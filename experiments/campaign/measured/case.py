@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -50,7 +51,7 @@ class MeasuredCase(OpenCase):
         self._facts, self.profile = facts, profile
         self._known = Known(profile, self._told(store))
         if is_begun:
-            changed = self._running(replace(self._known, tries_again=True)).found
+            changed = self._opened_again()
             if changed is not None:
                 self._facts = {**facts, **changed}
                 store.keep_opened(case.key, self._facts)
@@ -58,6 +59,16 @@ class MeasuredCase(OpenCase):
         self._ran_out: tuple[Failed, ...] = ()  # failures that say with how many bytes a device ran out of memory
         for result in (*(result for _, result in self.singles), *_measured(store, case)):
             self.learn(result)
+
+    def _opened_again(self) -> dict[str, Any] | None:
+        """Start a process that measures the devices again that failed, and return the facts that this changed, or None.
+        If such a device ends the process, as it may have before, start one that measures none of them. Raises CaseError
+        and InterruptedOpeningError.
+        """
+        if self._known.passing:
+            with suppress(AwayError):
+                return self._running(replace(self._known, tries_again=True)).found
+        return self._running(self._known).found
 
     def _told(self, store: CampaignStore) -> Told:
         """The devices alone with their results, from the facts. Raises BadInputError."""

@@ -40,12 +40,17 @@ ANCHOR_GONE = "the fastest single device does not run the step any more"
 @dataclass(frozen=True)
 class Known:
     """The findings of the case's first session. told: the placement on each device alone, with its result. tries_again:
-    whether a device that failed is to be measured again.
+    whether the devices in `passing` are to be measured again.
     """
 
     profile: bytes
     told: Told
     tries_again: bool = False
+
+    @property
+    def passing(self) -> list[Placement]:
+        """The placements on devices alone that failed for a reason that may have passed."""
+        return [placement for placement, result in self.told if _may_pass(result)]
 
     @property
     def anchor(self) -> tuple[Placement, Measured]:
@@ -120,8 +125,7 @@ class Session:
         """
         measured = {
             placement: self.job.runner.measure(self._op_mapping(self.profiled.units.devices(placement)))
-            for placement, result in self.known.told
-            if _may_pass(result)
+            for placement in self.known.passing
         }
         ran = {placement: result for placement, result in measured.items() if isinstance(result, Measured)}
         if ran:

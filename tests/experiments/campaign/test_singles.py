@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from experiments.campaign.measured import case as measured_case
+from experiments.campaign.measured.process import LOST as GONE
+from experiments.campaign.measured.process import ProcessError
 from experiments.campaign.measured.session import Known, Session
 from experiments.campaign.open_case import AwayError
 from experiments.campaign.rows import to_plain
@@ -13,6 +15,7 @@ from experiments.campaign.standing import standing
 from placer.result import Failed, Measured, Result
 from search.session.prediction import Prediction
 from tests.experiments.campaign.test_measured_case import (  # noqa: F401 - two fixtures
+    AN_OUTAGE,
     CASE,
     SPEC,
     TOPOLOGY,
@@ -128,3 +131,36 @@ def test_a_case_that_is_opened_again_knows_the_device_that_runs_now(
         assert standing(store)["complete"] and "untouched_s" in opened
     assert all(step_s is not None for _, step_s in opened["singles"])
     assert [known and known.tries_again for _, known in Passing.begun] == [None, True]
+
+
+class Fatal(Passing):
+    """worker:1, measured again, ends the process."""
+
+    def __init__(self, settings: Any, known: Known | None, *more: Any) -> None:
+        super().__init__(settings, known, *more)
+        if known and known.tries_again:
+            raise ProcessError("worker:1 was lost", GONE)
+
+
+def test_a_device_that_ends_the_process_when_it_is_measured_again_keeps_no_case_from_being_opened(
+    folder: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(measured_case, "CaseProcess", Fatal)
+    run(folder)
+    (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
+    _, campaign = run(folder)
+    with read(folder) as store:
+        assert standing(store)["complete"] and campaign.lost == []
+        assert [step_s is None for _, step_s in store.opened(CASE)["singles"]] == [False, True]
+    assert [known and known.tries_again for _, known in Fatal.begun] == [None, True, False]
+
+
+def test_a_case_is_not_opened_twice_for_a_device_that_is_away_where_none_is_to_be_measured_again(
+    folder: Any,  # noqa: F811
+) -> None:
+    run(folder)
+    (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
+    Process.opening[:] = [AN_OUTAGE]
+    assert run(folder)[1].lost == [CASE]
+    assert len(Process.begun) == 2
