@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from experiments.campaign.rows import ERRORS
-from experiments.campaign.store import SHAPE, CampaignStore, Held, is_store
+from experiments.campaign.store import SHAPE, CampaignStore, Held, StoredTrial, is_store
 from placer.errors import BadInputError
 from placer.result import Measured
 from search.initial.carried import carried
@@ -153,7 +153,8 @@ def carried_line(warm: Facts) -> str:
 
 def warm_facts(case: str, opened: Facts, cells: Sequence[Held]) -> Facts:
     """The facts about what was carried over to a case. `first_s` is the step time of the first carried placement, and
-    `own_first_s` that of the first one that a search chose itself (medians over the searches; None if there is none).
+    `own_first_s` that of the first measured one that a search chose itself (medians over the searches; None if there is
+    none).
     """
     warm = opened[WARM]
     count = len(warm["carried"])
@@ -162,15 +163,16 @@ def warm_facts(case: str, opened: Facts, cells: Sequence[Held]) -> Facts:
         "carried": [{name: row[name] for name in row if name != "placement"} for row in warm["carried"]],
         "cases": warm["cases"],
         "start_s": warm["start_s"],
-        "first_s": _median_s(cells, 0) if count else None,
-        "own_first_s": _median_s(cells, count),
+        "first_s": _median_s([held.trials[:1] for held in cells]) if count else None,
+        "own_first_s": _median_s([held.trials[count:] for held in cells]),
         "line": carried_line(warm),
     }
 
 
-def _median_s(cells: Sequence[Held], n: int) -> float | None:
-    results = [held.trials[n].result for held in cells if len(held.trials) > n]
-    ran = [result.step_s for result in results if isinstance(result, Measured)]
+def _median_s(searches: Sequence[Sequence[StoredTrial]]) -> float | None:
+    """The median step time of the first trial of each search that was not refused; None if none of these ran."""
+    firsts = (next((trial.result for trial in trials if not trial.refused), None) for trials in searches)
+    ran = [result.step_s for result in firsts if isinstance(result, Measured)]
     return median(ran) if ran else None
 
 

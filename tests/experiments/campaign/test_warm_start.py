@@ -9,15 +9,15 @@ from experiments.campaign.predicted import PredictedCase
 from experiments.campaign.run import Campaign
 from experiments.campaign.spec import read_spec
 from experiments.campaign.standing import standing
-from experiments.campaign.store import CampaignStore
-from experiments.campaign.warm_start import MOST
+from experiments.campaign.store import CampaignStore, Held, StoredTrial
+from experiments.campaign.warm_start import MOST, WARM, warm_facts
 from experiments.report.campaign.markdown import report_markdown
 from experiments.report.campaign.warm_starts import warm_lines
 from placer.errors import BadInputError, PlacerError
 from placer.graph.graph_files import read_graph, write_graph, write_topology
 from placer.graph.op_graph import OpGraph
 from placer.graph.topology import Device, Link, Topology
-from placer.result import Measured
+from placer.result import Failed, Measured
 
 OTHER = "other.sqlite"
 
@@ -78,6 +78,22 @@ def test_the_report_says_what_was_carried_and_what_came_of_it(warm):
     for seconds in ("predicted_s", "step_s"):
         assert facts["warm_starts"][0]["carried"][0][seconds] > 0
     assert f"tried, it came to {facts['warm_starts'][0]['first_s'] * 1e3:.4g}" in line
+
+
+@pytest.mark.parametrize(
+    ("refused", "first_s", "own_first_s"), [((), 5.0, 4.0), ((1,), 5.0, 3.0), ((0, 1, 2), None, 2.0)]
+)
+def test_the_first_that_a_search_chose_itself_is_the_first_that_was_measured(refused, first_s, own_first_s):
+    """One placement is carried over, and the four results are of a search's first questions."""
+    trials = tuple(
+        StoredTrial(n, (n, 0), Failed("memory", "too large") if n in refused else Measured(5.0 - n), 0.1, n in refused)
+        for n in range(4)
+    )
+    held = Held("local", "towers", "predicted", "local", 0, 4, None, None, None, None, trials)
+    asked_nothing = replace(held, trials=())
+    warm = {"carried": [{"placement": [0, 0], "case": "towers", "store": OTHER}], "cases": [], "start_s": None}
+    facts = warm_facts("towers", {WARM: warm}, [held, asked_nothing])
+    assert (facts["first_s"], facts["own_first_s"]) == (first_s, own_first_s)
 
 
 def test_what_was_carried_counts_as_measured_and_is_not_asked_again(warm):
