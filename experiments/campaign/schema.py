@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-# Each script raises the schema by one version; an older file gets the scripts that it lacks.
+# Each script raises the schema by one version; an older file gets the scripts that it lacks. An empty script keeps
+# older Placers from files whose rows they would call damaged; an older file can then be read as it is.
 MIGRATIONS = (
     """
     CREATE TABLE cases (
@@ -27,4 +28,5 @@ MIGRATIONS = (
         case_key TEXT NOT NULL REFERENCES cases, name TEXT NOT NULL, content BLOB NOT NULL, PRIMARY KEY (case_key, name)
     ) WITHOUT ROWID;
     """,
+    "",  # results of trials say whether they were refused, and which device ran out of memory with how many bytes
 )

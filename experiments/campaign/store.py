@@ -199,7 +199,7 @@ class CampaignStore:
             raise BadInputError(f"{self.path} is an SQLite file, but no store of a campaign; name another.")
 
     def _version(self, reads: bool) -> int:
-        """The version of the schema. Raises BadInputError if it is unknown, or if `reads` and it is not the newest."""
+        """The version of the schema. Raises BadInputError if it is unknown, or if `reads` and tables changed since."""
         version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
         newest = len(self.migrations)
         if not 0 <= version <= newest:
@@ -209,7 +209,7 @@ class CampaignStore:
             )
         if reads and version == 0:
             raise BadInputError(f"the store {self.path} is just being made; try again in a moment.")
-        if reads and version < newest:
+        if reads and any(script.strip() for script in self.migrations[version:]):
             raise BadInputError(f"the store {self.path} has the older schema {version}; placer campaign run renews it.")
         return version
 

@@ -4,12 +4,16 @@ from statistics import median
 
 import pytest
 
+from experiments.campaign.schema import MIGRATIONS
 from experiments.campaign.standing import after, standing
 from experiments.campaign.store import CampaignStore
+from placer.errors import BadInputError
 from placer.graph.held_memory import Lack
 from placer.result import Measured, fastest_s
 from search.session.session import MOST_REFUSED
 from tests.experiments.campaign.test_run import Counted, Died, Flaky, dying, run
+
+FORMER = 2  # the schema of stores whose refusals have no mark
 
 
 def lack_of(placement):
@@ -91,10 +95,38 @@ def test_a_budget_is_of_measurements_and_not_of_what_was_refused(folder):
     assert next(row["after"]["2"] for row in reached if row["searcher"] == "local") == median(ratios)
 
 
+def as_the_former_version_stored_it(store):
+    """Take the marks of refusals from a store, and the version of the schema that came with them."""
+    mark = ', "refused": true'
+    store.connection.execute("UPDATE trials SET result = replace(result, ?, '')", (mark,))
+    store.connection.execute(f"PRAGMA user_version={FORMER}")
+
+
 def test_refusals_that_an_older_placer_stored_are_known_by_their_words(folder):
     run(folder, opener=tight(odd_lack))
     with CampaignStore(folder / "campaign.sqlite") as store:
         before = store.held()
-        mark = ', "refused": true'
-        store.connection.execute("UPDATE trials SET result = replace(result, ?, '')", (mark,))
+        as_the_former_version_stored_it(store)
         assert store.held() == before and any(trial.refused for cell in before for trial in cell.trials)
+
+
+def test_a_store_of_the_former_version_is_read_as_it_is_and_goes_on(folder, edited):
+    path = folder / "campaign.sqlite"
+    edited("[2, 5]", "[2, 9]")
+    straight = run(folder, opener=tight(odd_lack))
+    path.unlink()
+    edited("[2, 9]", "[2, 5]")
+    assert run(folder, opener=tight(odd_lack)) != straight
+    with CampaignStore(path) as store:
+        as_the_former_version_stored_it(store)
+    with CampaignStore(path, reads=True) as store:
+        assert standing(store)["complete"]
+    edited("[2, 5]", "[2, 9]")
+    assert run(folder, opener=tight(odd_lack)) == straight
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_placer_of_the_former_version_asks_for_a_newer_one_and_calls_no_refusal_damage(folder, reads):
+    run(folder, opener=tight(odd_lack))
+    with pytest.raises(BadInputError, match=f"has schema {FORMER + 1}, this Placer knows {FORMER}; use a newer Placer"):
+        CampaignStore(folder / "campaign.sqlite", reads=reads, migrations=MIGRATIONS[:FORMER])
