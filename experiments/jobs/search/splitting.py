@@ -24,7 +24,7 @@ NEEDED = (
     "Micro-batches need each other here (batch normalisation, or an op between divided ones that stays whole), so that "
     "all of them are under way at once. Batch normalisation does not with --split-batchnorm local."
 )
-NO_TIME = "no ops were divided, because the time was up when plans of splits had been judged."
+NO_TIME = "no ops were divided, because judging plans of splits took until the time was up."
 NO_ROOM = "ops stay whole, because the devices have no memory to measure divided steps beside whole ones."
 
 
@@ -51,7 +51,8 @@ def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
         whole.measure_searchers(half_over, whole.measurements_left() // 2)
     divided = jobs[1]
     if over() or divided.time_is_up():
-        divided.ended.append("nothing was measured with ops divided, because the time was up.")
+        why = "the search was interrupted" if over() else "the time was up"
+        divided.ended.append(f"nothing was measured with ops divided, because {why}.")
         return
     divided.measure_singles(divided.measurements_left() - 1, over)
     divided.measure_searchers(over)
@@ -150,8 +151,8 @@ def _fitting(job: Job, graph: StepGraph, plan: SplitPlan) -> SplitStep:
 
 
 def _most_promising(job: Job, over: Stop) -> DividedStep | None:
-    """The step divided by the most promising plan; None if no plan promises enough. After `over()`, or when the time is
-    up, no further plan is judged.
+    """The step divided by the most promising plan; None if no plan promises enough, or after `over()`. Then, or when
+    the time is up, no further plan is judged.
     """
     from placer.splits.local_statistics import none_local
     from placer.splits.step import with_variables
@@ -159,6 +160,8 @@ def _most_promising(job: Job, over: Stop) -> DividedStep | None:
     judge = _judge(job, lambda: over() or job.time_is_up())
     job.progress.phase("judging plans of splits")
     found = judge.best(len(job.topology), lambda policy: job.progress.phase(f"judging splits: {policy}"))
+    if over():  # the judging may have been cut short, so that what it found says nothing of this step
+        return None
     if isinstance(found, str) and job.time_is_up():
         found = NO_TIME
     if isinstance(found, str):

@@ -237,6 +237,28 @@ def test_nothing_is_divided_where_nothing_could_be_measured_of_it(change):
     assert any("no ops were divided" in line for line in job.ended)
 
 
+def test_after_ctrl_c_nothing_is_said_of_plans_of_splits_that_were_not_judged(monkeypatch):
+    pressed = []
+
+    def best(*_):
+        pressed.append("Ctrl-C")
+        return "no op of this step can be divided by a plan."
+
+    job = Plain(SETTINGS)
+    job.topology, job.progress = (), Progress()
+    monkeypatch.setattr(splitting, "_judge", lambda *_: SimpleNamespace(best=best))
+    with divided_job(job, lambda: bool(pressed)) as divided:
+        assert divided is None and pressed
+    assert job.ended == []
+
+
+def test_after_ctrl_c_a_divided_step_does_not_say_that_the_time_was_up():
+    first = Plain(SETTINGS)
+    second = Plain(SETTINGS, made=0, beside=first)
+    measure_by_turns([first, second], over=lambda: True)
+    assert second.ended == ["nothing was measured with ops divided, because the search was interrupted."]
+
+
 @pytest.mark.parametrize("found", ["no op of this step can be divided by a plan.", "a plan"])
 def test_nothing_is_divided_once_judging_plans_has_used_up_the_time(monkeypatch, found):
     def best(*_):
