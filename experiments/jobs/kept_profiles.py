@@ -51,10 +51,12 @@ class KeptProfiles:
 
     def finish(self, profiles: Sequence[OperatorProfile]) -> Kept:
         """Store what is not yet stored of the profiles, and write the export. Raises KeyboardInterrupt if a signal came
-        meanwhile.
+        meanwhile, after telling the errors of writing.
         """
         with self.signals.noting(SIGNALS, KEEPING):
             kept = self._keep_all(profiles)
+            if self.signals.pressed():
+                tell_all(kept.lost)
         self._end_if_asked()
         return kept
 

@@ -248,6 +248,15 @@ def test_a_signal_while_rows_are_stored_comes_after_them(tmp_path, while_storing
 
 
 @pytest.mark.usefixtures("ctrl_c_interrupts")
+def test_what_cannot_be_written_is_told_although_a_signal_comes_meanwhile(tmp_path, while_storing, capfd):
+    while_storing.append(signal.SIGTERM)
+    (tmp_path / "export.csv").mkdir()
+    with heard() as signals, pytest.raises(KeyboardInterrupt):
+        keeper(tmp_path / "end.sqlite", tmp_path / "export.csv", signals).finish([ran(ROWS[:4])])
+    assert "export.csv: is a folder, and is not written to" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("ctrl_c_interrupts")
 def test_another_signal_while_an_interrupted_pass_is_stored_cuts_nothing_short(
     tmp_path, monkeypatch, capfd, while_storing
 ):
