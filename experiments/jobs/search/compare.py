@@ -93,13 +93,14 @@ class _Comparing:
 
     def _knows(self) -> bool:
         """Whether any mapping ran."""
-        return self.contest is not None and fastest(self.job.trials) is not None
+        return fastest(self.job.trials) is not None
 
     def _so_far(self, lost: str) -> Comparison:
-        """The comparison by the races. lost: why nothing more can be measured; "" if it can."""
-        if self.contest is None:
-            raise PlacerError("no searcher was asked before the end.")
-        return self.contest.cut_short(lost)
+        """The comparison by the races; if no searcher was asked, that of the single devices. lost: why nothing more can
+        be measured; "" if it can. Raises PlacerError if no mapping ran.
+        """
+        contest = self.contest or Contest(self.job, self.settings, self.signals.pressed)
+        return contest.cut_short(lost)
 
 
 @dataclass

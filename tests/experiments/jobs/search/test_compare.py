@@ -187,6 +187,14 @@ def test_another_signal_ends_it_with_what_the_races_showed(two_cpus, tmp_path, c
     assert f"Interrupted after {len(found.measured)} " in assert_raced(found, tmp_path, capsys)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("ctrl_c_interrupts")
+def test_a_signal_amid_the_single_devices_hands_back_those_that_ran(two_cpus, tmp_path, capsys):
+    found = run_comparison(SETTINGS, Watcher(at=1, number=signal.SIGTERM))
+    assert len(found.measured) == 1 and found.best == found.best_single
+    assert "Interrupted after 1 " in assert_raced(found, tmp_path, capsys)
+
+
 @pytest.mark.nightly
 def test_when_the_minutes_are_over_little_more_is_compared(two_cpus):
     found = run_comparison(replace(SETTINGS, search=replace(SETTINGS.search, minutes=1e-6)))

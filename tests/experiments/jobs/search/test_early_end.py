@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from experiments.cli.app import _what_ended
 from experiments.jobs.interrupt import Signals
-from experiments.jobs.search import main_job
+from experiments.jobs.search import compare, main_job
 from experiments.jobs.search.compare import _Comparing
 from experiments.jobs.search.comparison import Comparison
 from experiments.jobs.search.finding import Finding, Progress, Trial
@@ -48,9 +48,9 @@ def found(request, monkeypatch):
 
     def compare(error, trials=(SINGLE, RAN)):
         monkeypatch.setattr(_Comparing, "_measured", fails(error))
-        compared = _Comparing(None, Signals(), None, SimpleNamespace(trials=trials))
-        compared.contest = SimpleNamespace(cut_short=lambda lost: made_up(Comparison, lost=lost))
-        return compared.found()
+        comparing = _Comparing(None, Signals(), None, SimpleNamespace(trials=trials))
+        comparing.contest = SimpleNamespace(cut_short=lambda lost: made_up(Comparison, lost=lost))
+        return comparing.found()
 
     return {"search": search, "compare": compare}[request.param]
 
@@ -71,6 +71,16 @@ def test_whatever_ends_it_what_was_measured_is_handed_back(found, error, said, r
     assert result.lost == said
     (told,) = _what_ended(result)
     assert type(told) is raised and (raised is PlacerError or told is error)
+
+
+def test_before_a_searcher_is_asked_a_comparison_hands_back_the_single_devices(monkeypatch):
+    def contest(job, settings, pressed):
+        return SimpleNamespace(cut_short=lambda lost: made_up(Comparison, lost=lost, measured=job.trials))
+
+    monkeypatch.setattr(compare, "Contest", contest)
+    monkeypatch.setattr(_Comparing, "_measured", fails(DeviceLostError("worker:1 was lost")))
+    found = _Comparing(None, Signals(), None, SimpleNamespace(trials=[SINGLE, FAILED])).found()
+    assert (found.lost, found.measured) == ("worker:1 was lost", [SINGLE, FAILED])
 
 
 @pytest.mark.parametrize("trials", [(), (FAILED,)])
