@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -356,13 +357,7 @@ def _run(signals: Signals) -> tuple[int, str]:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:
-        failure = in_one_line(error)
-        if signals.pressed():  # a library may have turned the signal into this error
-            code = INTERRUPTED
-        elif failure is not None:
-            code, line = PlacerError.exit_code, failure
-        else:
-            raise
+        code, line = _failed(error, signals)
     if not signals.pressed() and code != INTERRUPTED:
         return code, line
     number = signals.numbers[0] if signals.pressed() else int(signal.SIGINT)
@@ -372,6 +367,20 @@ def _run(signals: Signals) -> tuple[int, str]:
     elif not signals.was_said:
         line = line or f"{WORDS[number]}; what there was so far is handed back."
     return EXIT + number, line
+
+
+def _failed(error: Exception, signals: Signals) -> tuple[int, str]:
+    """The exit code and the line for an error that is no PlacerError. Raises it if it may be a bug; after a signal, its
+    traceback is printed instead.
+    """
+    if signals.raised:  # a library may have turned the signal into this error
+        return INTERRUPTED, ""
+    failure = in_one_line(error)
+    if failure is None and not signals.pressed():
+        raise error
+    if failure is None:
+        traceback.print_exception(error)
+    return PlacerError.exit_code, failure or ""
 
 
 if __name__ == "__main__":

@@ -82,6 +82,11 @@ class Signals:
         """The effect of the first signal in words, such as "interrupted"."""
         return WORDS[self.numbers[0] if self.numbers else int(CTRL_C)]
 
+    @property
+    def raised(self) -> bool:
+        """Whether a signal came and was not only noted, so that a library may have turned it into an error."""
+        return self.pressed() and not self.was_said
+
     def pressed(self) -> bool:
         """Whether a signal came."""
         return bool(self.numbers)

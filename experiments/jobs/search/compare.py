@@ -79,7 +79,7 @@ class _Comparing:
             except Exception as error:
                 if not self._knows():
                     raise
-                lost, ended_by = why_lost(error), unforeseen(error)
+                lost, ended_by = why_lost(error), None if self.signals.raised else unforeseen(error)
             self.signals.note(SIGNALS)  # so that no signal keeps the result from being handed back
             return found or replace(self._so_far(lost), error=ended_by)
 

@@ -77,7 +77,8 @@ class _Search:
                     raise
                 self.signals.note(SIGNALS)
                 found = self._so_far(why_lost(error))
-                return replace(found, interrupted=self.signals.pressed(), error=unforeseen(error))
+                ended_by = None if self.signals.raised else unforeseen(error)
+                return replace(found, interrupted=self.signals.pressed(), error=ended_by)
             self.signals.note(SIGNALS)
             return self._so_far("")
 

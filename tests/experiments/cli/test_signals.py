@@ -108,6 +108,23 @@ def test_a_signal_ends_a_command_with_one_line(run, number, code, words):
     assert lines == []  # it was said at once, past this process's sys.stderr
 
 
+def test_a_bug_after_ctrl_c_was_noted_is_no_interrupt(run):
+    """As in the finalists of a search, which hands back its races and then raises the error."""
+
+    def noted(error):
+        def job(*_):
+            with interruptible():
+                signal.raise_signal(signal.SIGINT)
+            raise error
+
+        return job
+
+    code, out, lines = run(noted(KeyError("conv1")))
+    assert (code, out, lines[0], lines[-1]) == (130, "", "Traceback (most recent call last):", "KeyError: 'conv1'")
+    code, out, (line,) = run(noted(MemoryError()))
+    assert (code, out) == (130, "") and line.startswith("placer: this process may take no more memory")
+
+
 def test_a_bench_that_is_ended_does_not_speak_of_a_store(monkeypatch, capsys, ctrl_c_interrupts):
     monkeypatch.setattr(sys, "argv", ["placer", "bench", "surrogates"])
     monkeypatch.setattr(app, "run_app", lambda _: signal.raise_signal(signal.SIGINT))

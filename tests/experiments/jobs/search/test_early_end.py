@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import fields
 from types import SimpleNamespace
 
@@ -71,6 +72,15 @@ def test_whatever_ends_it_what_was_measured_is_handed_back(found, error, said, r
     assert result.lost == said
     (told,) = _what_ended(result)
     assert type(told) is raised and (raised is PlacerError or told is error)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_an_error_that_a_signal_may_have_become_shows_no_traceback(found, monkeypatch, noted):
+    signals = Signals()
+    signals.numbers, signals.was_said = [signal.SIGTERM], noted
+    monkeypatch.setitem(globals(), "Signals", lambda: signals)
+    (told,) = _what_ended(found(RuntimeError("KeyboardInterrupt in C++")))
+    assert type(told) is (RuntimeError if noted else PlacerError)
 
 
 def test_before_a_searcher_is_asked_a_comparison_hands_back_the_single_devices(monkeypatch):
