@@ -113,7 +113,7 @@ def _delivered(
     """Search as `placer search` does; the search's minutes begin now. stack: closes the search's steps."""
     job = Job(Workbench(settings=settings, devices=devices, begin_s=time.perf_counter()), traced, profiled)
     stack.callback(job.runner.close)
-    job.measure_singles()
+    job.measure_singles(settings.measurements)
     jobs = [job, *filter(None, [stack.enter_context(divided_job(job))])]
     measure_by_turns(jobs)
     return Delivered(jobs, finish(jobs))
