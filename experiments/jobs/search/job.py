@@ -182,7 +182,7 @@ class Job:
         """
         if self.beside is None:
             self.progress.begin(self.settings.measurements)
-        left, made = single_placements(self.problem, self.prediction), 0
+        left, made = single_placements(self.problem, self.prediction, most, self.settings.minutes), 0
         while left:
             mapping = self.problem.mapping(left[0])
             lack = self.prediction.lack(mapping)

@@ -12,16 +12,29 @@ from search.problem.problem import Placement, Problem
 from search.session.prediction import Prediction
 
 
-def single_placements(problem: Problem, prediction: Prediction) -> list[Placement]:
-    """The placements on one device, and then those on nearly one. Devices of the kind that is predicted to be the
-    fastest come first, because a search that ends early compares with the best of those that it has measured.
+CLEARLY = 1.5  # times as fast: a smaller difference between profiles of small networks may be noise
+
+
+def single_placements(
+    problem: Problem, prediction: Prediction, most: int | None, minutes: float | None
+) -> list[Placement]:
+    """The placements on one device, in the topology's order, and then those on nearly one.
+
+    If `most` or `minutes` (None = no limit) may leave some out, devices of the kind that is predicted to be the fastest
+    come first, because the search compares with the best of those that it has measured. They do so only if this kind is
+    CLEARLY faster than the first device's: the first that runs is the anchor, and results in a store are compared with
+    the same anchor only, so that it must not change from run to run.
     """
     alone, devices = list(problem.of_variables.singles()), problem.topology.devices
     kinds = {placement: devices[placement[0]].kind for placement in alone}
     least_s = dict.fromkeys(kinds.values(), inf)
-    for placement, kind in kinds.items() if len(least_s) > 1 else ():
-        least_s[kind] = min(least_s[kind], prediction.step_s(problem.mapping(placement)))
-    return [*sorted(alone, key=lambda placement: least_s[kinds[placement]]), *nearly_singles(problem)]
+    limited = minutes is not None or (most is not None and most < len(alone))
+    if limited and len(least_s) > 1:
+        for placement, kind in kinds.items():
+            least_s[kind] = min(least_s[kind], prediction.step_s(problem.mapping(placement)))
+        if CLEARLY * min(least_s.values()) < least_s[kinds[alone[0]]]:
+            alone.sort(key=lambda placement: least_s[kinds[placement]])
+    return [*alone, *nearly_singles(problem)]
 
 
 def left_out(topology: Topology, placements: Sequence[Placement], why: str) -> str:

@@ -90,11 +90,27 @@ def test_a_divided_step_says_nothing_of_those_that_the_whole_step_has_shown():
     assert (job.on, job.ended) == ([0], [])
 
 
-def test_devices_of_the_kind_that_is_predicted_to_be_fastest_come_first():
+@pytest.mark.parametrize(("most", "minutes", "on"), [(3, None, [1, 3, 0]), (None, 60.0, [1, 3, 0, 2])])
+def test_if_some_may_be_left_out_devices_of_the_kind_that_is_predicted_to_be_fastest_come_first(most, minutes, on):
     """The order of devices of one kind stays, whatever is predicted: the first is what stored results compare with."""
-    job = Machine(["cpu", "gpu", "cpu", "gpu"], step_s=[3.0, 2.0, 4.0, 1.0])
-    job.measure_singles()
-    assert job.on == [1, 3, 0, 2]
+    job = Machine(["cpu", "gpu", "cpu", "gpu"], minutes=minutes, step_s=[3.0, 2.0, 4.0, 1.0])
+    job.measure_singles(most)
+    assert job.on == on
+
+
+@pytest.mark.parametrize("most", [None, 24])
+@pytest.mark.parametrize("gpu_s", [0.1, 0.9])
+def test_if_none_is_left_out_the_first_device_stays_what_stored_results_compare_with(most, gpu_s):
+    job = Machine(["cpu", "gpu"], step_s=[1.0, gpu_s])
+    job.measure_singles(most)
+    assert job.on == [0, 1]
+
+
+@pytest.mark.parametrize("step_s", [[1.0, 0.9], [0.9, 1.0]])
+def test_noise_does_not_change_the_first_device(step_s):
+    job = Machine(["cpu", "gpu"], minutes=60.0, step_s=step_s)
+    job.measure_singles(1)
+    assert job.on == [0]
 
 
 @pytest.mark.parametrize(
