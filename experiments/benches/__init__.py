@@ -34,7 +34,7 @@ from experiments.benches.bench import (
 )
 from experiments.benches.evenness import unevenness, warn_if_uneven
 from experiments.benches.kept_runs import check_runs
-from placer.errors import BadInputError, PlacerError, raise_last, tried
+from placer.errors import BadInputError, PlacerError, tried
 from placer.files import check_outputs
 
 ALL = "all"
@@ -67,13 +67,6 @@ def record_all(runs: Path | None) -> Facts:
     check_folder()
     names = [name for name in NAMES if name != "gpu"]
     return record_each({name: _part(name, "run").TAKES.runs for name in names}, runs)
-
-
-def run_bench(name: str, options: BenchOptions, *, record: bool) -> Facts:
-    """As `try_bench`, but raises the errors that this returns."""
-    facts, failures = try_bench(name, options, record=record)
-    raise_last(failures)
-    return facts
 
 
 def try_bench(name: str, options: BenchOptions, *, record: bool) -> tuple[Facts, list[Exception]]:

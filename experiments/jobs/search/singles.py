@@ -11,7 +11,6 @@ from search.initial.nearly_singles import nearly_singles
 from search.problem.problem import Placement, Problem
 from search.session.prediction import Prediction
 
-
 CLEARLY = 1.5  # times as fast: a smaller difference between profiles of small networks may be noise
 
 

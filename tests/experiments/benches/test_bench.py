@@ -11,13 +11,14 @@ from types import SimpleNamespace
 import pytest
 
 from experiments import benches
-from experiments.benches import all_records, bench, run_bench, try_bench
+from experiments.benches import all_records, bench, try_bench
 from experiments.benches.bench import RECORDS, BenchOptions, command_of
 from experiments.benches.main_job import page as main_job_page
 from experiments.benches.main_job import plot as main_job_plot
 from experiments.benches.main_job import run as main_job
 from experiments.cli import bench as cli_bench
 from placer.errors import BadInputError, PlacerError
+from tests.experiments.benches.run_bench import run_bench
 
 FOUND = {
     "ops": 10, "groups": 5, "tf_default_s": None, "in_process_s": 0.08, "lower_bound_s": 0.07, "switch_s": 0.5,

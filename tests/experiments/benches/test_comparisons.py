@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.benches import comparisons, run_bench
+from experiments.benches import comparisons
 from experiments.benches.bench import BenchOptions
 from experiments.benches.sample_efficiency import page as efficiency_page
 from experiments.benches.sample_efficiency import run as sample_efficiency
@@ -25,6 +25,7 @@ from placer.graph.topology import Device, Link, Topology
 from placer.result import Measured
 from search.defaults import DEFAULT_SEARCHER
 from search.problem.problem import Problem
+from tests.experiments.benches.run_bench import run_bench
 
 pytestmark = pytest.mark.slow
 

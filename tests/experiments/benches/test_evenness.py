@@ -11,6 +11,7 @@ from experiments import benches
 from experiments.benches import evenness
 from experiments.benches.bench import BenchOptions
 from experiments.benches.evenness import UNEVEN, pace_line, scatter, unevenness, warn_if_uneven
+from tests.experiments.benches.run_bench import run_bench
 from tests.experiments.benches.test_bench import answers
 
 
@@ -42,7 +43,7 @@ def test_an_uneven_machine_is_warned_of_and_named_on_the_page(checkout, monkeypa
     monkeypatch.setattr(benches, "unevenness", lambda: next(shares))
     answers(monkeypatch)
     with pytest.warns(UserWarning, match="computes unevenly just now"):
-        benches.run_bench("main-job", BenchOptions(("towers", "moe"), measurements=4), record=True)
+        run_bench("main-job", BenchOptions(("towers", "moe"), measurements=4), record=True)
     assert json.loads((checkout / "benchmarks/main-job.json").read_text())["uneven"] == {"before": 0.3, "after": 0.05}
     page = (checkout / "BENCHMARKS.md").read_text()
     assert (
@@ -54,5 +55,5 @@ def test_an_uneven_machine_is_warned_of_and_named_on_the_page(checkout, monkeypa
 def test_nothing_is_looked_at_without_a_record(monkeypatch):
     monkeypatch.setattr(benches, "unevenness", lambda: pytest.fail("looked"))
     answers(monkeypatch)
-    facts = benches.run_bench("main-job", BenchOptions(("towers",), measurements=4), record=False)
+    facts = run_bench("main-job", BenchOptions(("towers",), measurements=4), record=False)
     assert "uneven" not in facts

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from experiments.benches import NAMES, _part, run_bench
+from experiments.benches import NAMES, _part
 from experiments.benches.bench import BenchOptions
 from placer.errors import BadInputError
+from tests.experiments.benches.run_bench import run_bench
 
 WRONG: tuple[dict[str, Any], ...] = (
     *({"measurements": count} for count in (0, -1)),

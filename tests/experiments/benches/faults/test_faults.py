@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.faults import fault, live, outputs, run, searches, trainings
 from experiments.benches.faults.commands import Ended, Running
@@ -25,6 +24,7 @@ from experiments.benches.faults.leavings import AUTOGRAPH, Family, listening
 from experiments.benches.online.training import Moment
 from placer.errors import BadInputError, PlacerError
 from placer.measure.store import Store
+from tests.experiments.benches.run_bench import run_bench
 
 WHOLE = json.dumps({"best": {"step_s": 0.1}, "lost": None, "interrupted": False})
 PARTLY = json.dumps({"best": {"step_s": 0.1}, "lost": "worker:1 was lost", "interrupted": False})

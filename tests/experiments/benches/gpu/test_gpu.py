@@ -15,7 +15,6 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 
 from experiments import zoo
-from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.gpu import run as gpu
 from experiments.benches.gpu import study, tasks
@@ -40,6 +39,7 @@ from placer.errors import BadInputError
 from placer.graph.topology import Device, Topology
 from placer.result import Failed, Measured
 from tests.clock import Clock
+from tests.experiments.benches.run_bench import run_bench
 
 pytestmark = pytest.mark.slow
 

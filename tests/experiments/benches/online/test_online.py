@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.online import oracle, page
 from experiments.benches.online import run as online
@@ -20,6 +19,7 @@ from experiments.benches.online.oracle import worth
 from experiments.benches.online.overhead import compared
 from experiments.benches.online.plot import fill, shares_of
 from placer.errors import BadInputError
+from tests.experiments.benches.run_bench import run_bench
 
 LOSSES = [2.0, 1.5, 1.25, 1.0, 0.75, 0.5, 0.4, 0.3]
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.scaling import run as scaling
 from experiments.benches.scaling.design import CHUNKS, DEVICES, FORMS, SPACES, Config, Range, design, reference
@@ -29,6 +28,7 @@ from experiments.benches.scaling.plot import draw, fill
 from placer.errors import BadInputError, PlacerError
 from surrogate.scaling.fit import FitSettings
 from surrogate.scaling.form import Form
+from tests.experiments.benches.run_bench import run_bench
 
 pytestmark = pytest.mark.slow
 

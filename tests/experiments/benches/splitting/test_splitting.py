@@ -11,7 +11,6 @@ import tensorflow as tf
 from matplotlib.figure import Figure
 
 from experiments import zoo
-from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.splitting import run
 from experiments.benches.splitting.measure import Wanted, measured
@@ -20,6 +19,7 @@ from experiments.benches.splitting.plot import fill
 from experiments.benches.splitting.sameness import gradient_slots, sameness, trained
 from placer.errors import BadInputError
 from search.splits import choose
+from tests.experiments.benches.run_bench import run_bench
 
 SAME = {
     "gradient_rel_err": 3e-7, "gradient_rel_err_threads": 2e-7, "loss_rel_err": 1e-7, "loss_rel_err_threads": 0.0,

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.process import alone
 from experiments.benches.spoc import analysis
@@ -48,6 +47,7 @@ from experiments.zoo.applications import SIDES
 from placer.errors import BadInputError, PlacerError
 from placer.graph.op_graph import Op, OpGraph
 from surrogate.features.spoc import spoc
+from tests.experiments.benches.run_bench import run_bench
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.benches import run_bench, sampling
+from experiments.benches import sampling
 from experiments.benches.bench import BenchOptions
 from experiments.benches.sampling import MeasuredMappings, kinds
 from experiments.benches.surrogates import run as surrogates
@@ -27,6 +27,7 @@ from search.problem.problem import Problem
 from search.session.prediction import Prediction
 from surrogate.learn.regressors import REGRESSORS
 from surrogate.learn.selection import splits
+from tests.experiments.benches.run_bench import run_bench
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from experiments.benches import run_bench
 from experiments.benches.bench import BenchOptions
 from experiments.benches.paired_trainings import compared, is_settled
 from experiments.benches.trust import run as trust
@@ -17,6 +16,7 @@ from experiments.benches.trust.reading import ways
 from experiments.benches.trust.reads import READS
 from experiments.loops.catalogue import LOOPS
 from placer.errors import BadInputError
+from tests.experiments.benches.run_bench import run_bench
 
 RUN = {
     "loop": "scratch", "steps": 40, "placed": 20, "mappings": 3, "variables": 24, "different": [], "repeated": 0,
