@@ -12,7 +12,7 @@ from experiments.jobs.search.comparison import CompareSettings, Comparison, Stan
 from experiments.jobs.search.early_end import unforeseen, why_lost
 from experiments.jobs.search.finding import Progress, Trial, by_merit, fastest, leader, merit, step_s
 from experiments.jobs.search.job import Job
-from experiments.jobs.search.side_by_side import announce, side_by_side
+from experiments.jobs.search.side_by_side import side_by_side
 from placer.errors import PlacerError
 from placer.graph.mapping import Mapping
 from placer.measure.store import Store
@@ -205,28 +205,20 @@ class Contest:
         job = self.job
         job.progress.phase("measuring each searcher's fastest side by side")
         job.calibrate()
-        finalists, limit_s = self._finalists(), job.final_limit_s()
-        self._announce(finalists, limit_s)
-        found = side_by_side(job, finalists, FINAL_REPEATS, at_once=RACE - 1, untouched=True, limit_s=limit_s)
+        finalists, first = self._finalists(), self._first()
+        found = side_by_side(
+            job, finalists, FINAL_REPEATS, at_once=RACE - 1, untouched=True, limit_s=job.final_limit_s(),
+            known_s=[step_s(first[mapping]) for mapping in finalists],
+        )  # fmt: skip
         job.progress.end()
         if not found.measured:
             raise PlacerError(f"no finalist of {job.settings.model} runs any more; run the comparison again.")
-        first = self._first()
         again = {
             mapping: replace(first[mapping], result=result, stored=False, at_s=None)
             for mapping, result in found.measured.items()
         }
         compared = self._compared(again, min(again.values(), key=step_s))
         return replace(compared, tf_default_s=None if found.untouched is None else found.untouched.step_s)
-
-    def _announce(self, finalists: Sequence[Mapping], limit_s: float) -> None:
-        """Report how long measuring them takes: in each round, the anchor and the first are stepped, too."""
-        job, first = self.job, self._first()
-        each_s = [step_s(first[mapping]) for mapping in finalists]
-        rounds = -(-(len(finalists) - 1) // (RACE - 1)) or 1
-        untouched_s = [job.untouched.step_s] if job.devices.has_local else []
-        beside_s = [rounds * job.runner.anchor_s, (rounds - 1) * each_s[0], *untouched_s]
-        announce(job, [*each_s, *beside_s], FINAL_REPEATS, limit_s)
 
     def cut_short(self, lost: str) -> Comparison:
         """What was found before an error or a signal came. All figures come from the races, in which each mapping ran

@@ -148,10 +148,12 @@ def _compare_finalists(jobs: Sequence[Job], beside: Sequence[Trial]) -> Final:
     whole, ran = jobs[0], _that_ran(jobs)
     each = max(1, whole.settings.finalists // len(ran))
     trials_of = [_finalists(job, each, beside) for job in ran]
-    repeats, limit_s = _announced(whole, [trial for trials in trials_of for trial in trials])
+    all_trials = [trial for trials in trials_of for trial in trials]
+    repeats, limit_s = _repeats(whole, all_trials), whole.final_limit_s()
     if not _fit_together(ran, trials_of):
         found = [Finalist(job, trial) for job, trials in zip(ran, trials_of, strict=True) for trial in trials]
         return _final_apart(found, repeats, limit_s)
+    announce(whole, _turn_s(whole, all_trials), repeats, limit_s)
     whole.runner.join_anew_if_due()
     with ExitStack() as stack:
         ready: list[tuple[Finalist, PlacedStep]] = []
@@ -194,8 +196,9 @@ def _fit_together(ran: Sequence[Job], trials_of: Sequence[Sequence[Trial]]) -> b
 def _final_apart(finalists: Sequence[Finalist], repeats: int, limit_s: float) -> Final:
     """Measure finalists that the devices cannot hold together, one after another in several rounds."""
     job = finalists[0].job
+    turn_s = _turn_s(job, [finalist.trial for finalist in finalists])
     pairs = [(finalist.job, finalist.trial.mapping) for finalist in finalists]
-    found, untouched = apart(pairs, repeats, untouched=True, limit_s=limit_s)
+    found, untouched = apart(pairs, repeats, untouched=True, limit_s=limit_s, turn_s=turn_s)
     ran = [
         Finalist(finalist.job, replace(finalist.trial, result=result))
         for finalist, result in zip(finalists, found, strict=True)
@@ -210,12 +213,9 @@ def _final_apart(finalists: Sequence[Finalist], repeats: int, limit_s: float) ->
     return Final(tuple(ran), untouched)
 
 
-def _announced(job: Job, trials: Sequence[Trial]) -> tuple[int, float]:
-    """(the most turns of the finalists, the seconds after which no further turn begins), which are reported."""
-    repeats, limit_s = _repeats(job, trials), job.final_limit_s()
-    untouched_s = [job.untouched.step_s] if job.devices.has_local else []
-    announce(job, [*map(step_s, trials), *untouched_s], repeats, limit_s)
-    return repeats, limit_s
+def _turn_s(job: Job, trials: Sequence[Trial]) -> float:
+    """Seconds in which all finalists are stepped once, and the untouched step with them if it competes."""
+    return sum(map(step_s, trials)) + (job.untouched.step_s if job.devices.has_local else 0.0)
 
 
 def _repeats(job: Job, trials: Sequence[Trial]) -> int:

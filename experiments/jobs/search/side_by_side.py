@@ -101,17 +101,22 @@ def stepped(
 
 
 def apart(
-    steps: Sequence[tuple[Job, Mapping]], repeats: int, *, untouched: bool, limit_s: float = inf
+    steps: Sequence[tuple[Job, Mapping]], repeats: int, *, untouched: bool, limit_s: float = inf, turn_s: float = 0.0
 ) -> tuple[list[Result], Measured | None]:
     """Step mappings that the devices cannot hold together. In each of ROUNDS rounds, one mapping after another is
     prepared, stepped and taken down. Return their results and the untouched step's, as `stepped` does.
 
     steps: mappings, each with the job whose groups it maps; the steps that the jobs' runners keep are taken down.
-    repeats: of each mapping, over all rounds. limit_s: seconds after which no further round begins.
+    repeats: of each mapping, over all rounds. limit_s: seconds after which no further round begins, once each mapping
+    was stepped LEAST_TURNS times. turn_s: seconds in which all are stepped once, as known, from which follow how often
+    they may be stepped in each round, and for how long, which is reported; 0 = not known.
     """
     from placer.measure.untouched import UntouchedStep
 
-    job, each = steps[0][0], -(-repeats // ROUNDS)
+    job = steps[0][0]
+    each = _each_apart(job, repeats, limit_s, turn_s)
+    if turn_s:
+        announce(job, turn_s, ROUNDS * each, limit_s, ROUNDS)
     seconds: list[list[float] | Failed] = [[] for _ in steps]
     default_s: list[float] = []
     for owner in {id(owner): owner for owner, _ in steps}.values():
@@ -119,7 +124,7 @@ def apart(
     begin_s = job.clock()
     _report_turns(job, ROUNDS * len(steps), limit_s)
     for number in range(ROUNDS):
-        if number > 0 and job.clock() - begin_s > limit_s:
+        if number * each >= LEAST_TURNS and job.clock() - begin_s > limit_s:
             break
         job.runner.join_anew_if_due()
         for i, (owner, mapping) in enumerate(steps):
@@ -130,6 +135,17 @@ def apart(
                 default_s += job.runner.in_turn.seconds_of(default, each)
     found = [so_far if isinstance(so_far, Failed) else summary(so_far) for so_far in seconds]
     return found, summary(default_s) if default_s else None
+
+
+def _each_apart(job: Job, repeats: int, limit_s: float, turn_s: float) -> int:
+    """How often each mapping is stepped in each of ROUNDS rounds: as often as `limit_s` has room for after the steps to
+    warm up, up to `repeats` in all rounds, but LEAST_TURNS at least.
+    """
+    most, least = -(-repeats // ROUNDS), -(-LEAST_TURNS // ROUNDS)
+    if limit_s == inf or turn_s == 0:
+        return most
+    room = int(limit_s / (ROUNDS * turn_s)) - job.runner.settings.warm_up
+    return min(most, max(least, room))
 
 
 def _with_more(so_far: list[float] | Failed, job: Job, mapping: Mapping, repeats: int) -> list[float] | Failed:
@@ -143,15 +159,16 @@ def _with_more(so_far: list[float] | Failed, job: Job, mapping: Mapping, repeats
         return [*so_far, *job.runner.in_turn.seconds_of(step, repeats)]
 
 
-def announce(job: Job, steps_s: Sequence[float], repeats: int, limit_s: float) -> None:
-    """Report for how long steps will be measured in turn, once they are set up. steps_s: the seconds of each. limit_s:
-    as for InTurn.compare.
+def announce(job: Job, turn_s: float, turns: int, limit_s: float, rounds: int = 1) -> None:
+    """Report for how long steps will be measured in turn, once they are set up. turn_s: seconds of one turn of all.
+    turns: the most, over all rounds. limit_s: as for InTurn.compare. rounds: in each of which all are set up anew.
     """
-    turn_s = sum(steps_s)
-    warm_up_s = job.runner.settings.warm_up * turn_s
-    most_s = min(warm_up_s + repeats * turn_s, max(limit_s, warm_up_s + LEAST_TURNS * turn_s))
+    warm_up_s = rounds * job.runner.settings.warm_up * turn_s
+    least = rounds * -(-LEAST_TURNS // rounds)
+    most_s = min(warm_up_s + turns * turn_s, max(limit_s, warm_up_s + least * turn_s))
     each = duration(turn_s) if turn_s >= 1 else ms(turn_s, 1)
-    job.progress.phase(f"measuring takes at most about {duration(most_s)}: up to {repeats} turns of {each}")
+    besides = f", besides setting up in each of {rounds} rounds" if rounds > 1 else ""
+    job.progress.phase(f"measuring takes at most about {duration(most_s)}{besides}: up to {turns} turns of {each}")
 
 
 def _report_turns(job: Job, turns: int, limit_s: float) -> None:
@@ -168,31 +185,44 @@ def side_by_side(
     at_once: int | None = None,
     untouched: bool = False,
     limit_s: float = inf,
+    known_s: Sequence[float] = (),
 ) -> SideBySide:
     """Prepare mappings of the groups and step them in turn with the anchor, as `in_turn` does.
 
     at_once: how many steps are prepared beside the anchor and the first mapping; None = all. If that takes several
     rounds, the anchor and the first mapping are in each round, all times are scaled to the times of these two in the
     first round, and the untouched step is in the first round only. If the devices cannot hold all mappings together,
-    they are stepped `apart`, and nothing is scaled. limit_s: as for InTurn.compare, over all rounds.
+    they are stepped `apart`, and nothing is scaled. limit_s: as for InTurn.compare, over all rounds. known_s: the
+    seconds of each mapping's step as known; if they are given, it is reported how long measuring them may take.
     """
+    if untouched and job.devices.has_local and known_s:
+        known_s = [*known_s, job.untouched.step_s]
     if not job.prediction.hold([*job.runner.kept, *(job.op_mapping(mapping) for mapping in mappings)]):
-        results, default = apart(
-            [(job, mapping) for mapping in mappings], repeats, untouched=untouched, limit_s=limit_s
-        )
-        of = dict(zip(mappings, results, strict=True))
-        failed = {mapping: result for mapping, result in of.items() if isinstance(result, Failed)}
-        return SideBySide({m: r for m, r in of.items() if isinstance(r, Measured)}, default, failed)
-    others, rounds, failed = mappings[1:], [], {}
+        return _all_apart(job, mappings, repeats, untouched=untouched, limit_s=limit_s, turn_s=sum(known_s))
+    failed: dict[Mapping, Failed] = {}
+    others, rounds = mappings[1:], []
     size = at_once or len(others) or 1
     begins = range(0, len(others) or 1, size)
+    if known_s:
+        again_s = len(begins) * job.runner.anchor_s + (len(begins) - 1) * known_s[0]
+        announce(job, sum(known_s) + again_s, repeats, limit_s)
     for i in begins:
         job.runner.join_anew_if_due()
         with prepared(job, [*mappings[:1], *others[i : i + size]]) as (steps, left_out):
-            each_s = limit_s / len(begins)
-            rounds.append(in_turn(job, steps, repeats, untouched=untouched and i == 0, limit_s=each_s))
+            rounds.append(in_turn(job, steps, repeats, untouched=untouched and not i, limit_s=limit_s / len(begins)))
             failed |= left_out
     return _scaled_to_the_first(rounds, mappings[:1], job.runner.anchor_s, failed)
+
+
+def _all_apart(
+    job: Job, mappings: Sequence[Mapping], repeats: int, *, untouched: bool, limit_s: float, turn_s: float
+) -> SideBySide:
+    """Step mappings of one job `apart`; the arguments are those of `apart`."""
+    pairs = [(job, mapping) for mapping in mappings]
+    results, default = apart(pairs, repeats, untouched=untouched, limit_s=limit_s, turn_s=turn_s)
+    of = dict(zip(mappings, results, strict=True))
+    failed = {mapping: result for mapping, result in of.items() if isinstance(result, Failed)}
+    return SideBySide({m: r for m, r in of.items() if isinstance(r, Measured)}, default, failed)
 
 
 def _scaled_to_the_first(

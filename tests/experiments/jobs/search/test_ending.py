@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from experiments.jobs.search import ending
 from experiments.jobs.search.ending import Final, Finalist, _beaten, _delivered, _in_doubt
 from experiments.jobs.search.finding import Trial
 from placer.result import Measured
@@ -46,6 +47,22 @@ def test_of_the_single_devices_the_fastest_is_handed_back():
 def test_where_no_single_device_runs_the_fastest_mapping_is_handed_back():
     finalists = [finalist(100, 50), finalist(99, 50)]
     assert _delivered(finalists) is finalists[1]
+
+
+def test_finalists_apart_are_limited_by_the_time_of_a_turn(monkeypatch):
+    """The untouched step is stepped with them."""
+    told = {}
+
+    def apart(pairs, repeats, **given):
+        told.update(given)
+        return [Measured(1.0) for _ in pairs], None
+
+    monkeypatch.setattr(ending, "apart", apart)
+    job = SimpleNamespace(
+        traced=WHOLE.traced, untouched=Measured(0.25), devices=SimpleNamespace(has_local=True), notes=[]
+    )
+    ending._final_apart([finalist(500, job=job), finalist(1000, job=job)], 30, limit_s=60.0)
+    assert told == {"untouched": True, "limit_s": 60.0, "turn_s": 1.75} and job.notes == [ending.APART]
 
 
 def test_a_finalist_that_dropped_out_is_no_reason_for_doubt():

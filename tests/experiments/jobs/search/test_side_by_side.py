@@ -114,8 +114,8 @@ def test_all_rounds_together_keep_to_the_limit():
     assert job.limits_s == [5.0, 5.0]
 
 
-@pytest.mark.parametrize(("limit_s", "rounds"), [(0.0, 1), (30.0, 2), (1000.0, 3)])
-def test_apart_no_round_begins_after_the_limit(limit_s, rounds):
+@pytest.mark.parametrize(("limit_s", "rounds"), [(0.0, 2), (60.0, 3), (1000.0, 3)])
+def test_apart_no_round_begins_after_the_limit_once_there_are_enough(limit_s, rounds):
     """A round of four steps each takes 28 s."""
     job = Machine({"a": 3.0, "b": 4.0})
     job.prediction.hold = lambda mappings: False
@@ -133,8 +133,31 @@ def test_before_it_begins_the_longest_that_it_may_take_is_told(limit_s, said):
     """Two turns to warm up, then 5 to 30 turns of 18 s."""
     phases, job = [], Machine({})
     job.progress.phase = phases.append
-    announce(job, [3.0, 5.0, 10.0], 30, limit_s)
+    announce(job, 18.0, 30, limit_s)
     assert phases == [f"measuring takes at most about {said}: up to 30 turns of 18.0 s"]
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "each", "said"),
+    [(float("inf"), 10, "4 min"), (0.0, 2, "1 min"), (130.0, 4, "2 min"), (3600.0, 10, "4 min")],
+)
+def test_apart_a_limit_sets_how_often_each_is_stepped_and_what_is_told(limit_s, each, said):
+    """Three rounds, in each of which two turns of 7 s to warm up come first. The steps to warm up are in the time."""
+    phases, job = [], Machine({"a": 3.0, "b": 4.0})
+    job.progress.phase, job.prediction.hold = phases.append, lambda mappings: False
+    found = side_by_side(job, ["a", "b"], 30, limit_s=limit_s, known_s=[3.0, 4.0])
+    assert [result.repeats for result in found.measured.values()] == [3 * each] * 2
+    assert phases == [
+        f"measuring takes at most about {said}, besides setting up in each of 3 rounds: up to {3 * each} turns of 7.0 s"
+    ]
+
+
+def test_the_anchor_and_what_is_in_each_round_count_to_the_time_that_is_told():
+    """Two rounds with the anchor (1 s) and a (3 s) in each, and the untouched step (2 s) in the first."""
+    phases, job = [], Machine({"anchor": 1.0, "a": 3.0, "b": 4.0, "c": 5.0, "untouched": 2.0})
+    job.progress.phase, job.untouched = phases.append, Measured(2.0)
+    side_by_side(job, ["a", "b", "c"], 7, at_once=1, untouched=True, known_s=[3.0, 4.0, 5.0])
+    assert [line.partition(": ")[2] for line in phases] == ["up to 7 turns of 19.0 s"]
 
 
 def test_turns_are_reported_and_how_much_time_is_left_for_them():
