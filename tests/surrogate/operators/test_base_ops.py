@@ -64,7 +64,7 @@ def test_what_comes_from_an_op_does_not_depend_on_the_order_of_rows():
 
 
 def groups_seen(monkeypatch):
-    """A list to which each cross-validation adds the group of each row. The regressor learns nothing, which is quick."""
+    """A list to which each cross-validation adds the group of each row. The regressor learns nothing: that is quick."""
     seen = []
     real = models._left_out
     monkeypatch.setattr(
