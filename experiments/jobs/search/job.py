@@ -32,8 +32,7 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.devices.cluster import Devices
     from placer.measure.runner import Runner
 
-
-FINAL_SHARE = 0.5  # of --minutes, for measuring the finalists after these
+SHARE = 0.5  # of --minutes that the single devices may take in any case, and the finalists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,13 +160,13 @@ class Job:
         return self.time_left_s() < 0
 
     def final_limit_s(self) -> float:
-        """Seconds after which the finalists take no further turn: FINAL_SHARE of the settings' minutes, or what is left
-        of these if that is more. Infinity without a limit, or if `final_s` sets the number of turns.
-        """
+        """Seconds after which the finalists take no further turn; infinity if `final_s` sets the number of turns."""
+        return inf if self.settings.final_s is not None else self._share_s()
+
+    def _share_s(self) -> float:
+        """Seconds that are left of the settings' minutes, or SHARE of these if that is more; infinity without any."""
         minutes = self.settings.minutes
-        if minutes is None or self.settings.final_s is not None:
-            return inf
-        return max(self.time_left_s(), FINAL_SHARE * 60 * minutes)
+        return inf if minutes is None else max(self.time_left_s(), SHARE * 60 * minutes)
 
     def measurements_left(self) -> int:
         """The number of the settings' measurements that are left, after those of this job and the job beside it."""
@@ -178,8 +177,10 @@ class Job:
         """Measure each device with all ops that it can run, if it can hold them, and calibrate by the results.
 
         No further one is measured after `most` (None = all), nor after `over()`, nor once one has run and the settings'
-        minutes are over. `ended` then says which are missing.
+        minutes are over. `ended` then says which are missing. SHARE of the minutes is theirs however long the set-up
+        took, because all mappings are compared with the fastest of them; but not in a job beside one that has them.
         """
+        until_s = self.clock() + (self._share_s() if self.beside is None else self.time_left_s())
         if self.beside is None:
             self.progress.begin(self.settings.measurements)
         left, made = single_placements(self.problem, self.prediction, most, self.settings.minutes), 0
@@ -191,7 +192,7 @@ class Job:
                 self._refused.add(lack)
             elif made and over():
                 break
-            elif why := self._no_more_singles(made, most):
+            elif why := self._no_more_singles(made, most, until_s):
                 self.ended += [] if self.beside else [left_out(self.topology, left, why)]
                 break
             else:
@@ -200,12 +201,12 @@ class Job:
             left.pop(0)
         self.calibrate()
 
-    def _no_more_singles(self, made: int, most: int | None) -> str:
+    def _no_more_singles(self, made: int, most: int | None, until_s: float) -> str:
         """Why no further single device is measured after `made`; "" if one is."""
         if most is not None and made >= most:
             return f"only {most} mappings may be measured (--measurements)"
         known = [*self.trials, *(self.beside.trials if self.beside else ())]
-        return "the minutes were up" if fastest(known) is not None and self.time_is_up() else ""
+        return "the minutes were up" if fastest(known) is not None and self.clock() > until_s else ""
 
     def measure_searchers(self, over: Stop = never, most: int | None = None) -> None:
         """Measure the mappings that each searcher asks for, up to its share, until `over()`: first those of all

@@ -76,6 +76,17 @@ def test_once_one_has_run_none_is_measured_after_the_minutes():
     assert line.startswith("single: cpu:2, cpu:3 not tried, because the minutes were up; one that was not tried may be")
 
 
+def test_half_of_the_minutes_is_theirs_however_long_the_set_up_took():
+    job = Machine(["cpu"] * 4, minutes=4 / 60)
+    job.begin_s = -100.0
+    job.measure_singles()
+    assert job.on == [0, 1, 2]  # the third began after 2 of the 4 seconds
+    divided = Machine(["cpu"] * 4, minutes=4 / 60, beside=job)
+    divided.begin_s = -100.0
+    divided.measure_singles()
+    assert divided.on == []
+
+
 def test_without_limits_all_are_measured():
     job = Machine(["cpu"] * 3)
     job.measure_singles(24)
