@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # TensorFlow is loaded when a search starts, not for --help
     from placer.devices.cluster import Devices
     from placer.measure.runner import Runner
 
-SHARE = 0.5  # of --minutes that the single devices may take in any case, and the finalists
+SHARE = 0.5  # of --minutes that single devices, searchers and finalists each have in any case
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +86,7 @@ class Job:
         self._anchor: str = "" if beside is None else beside._anchor  # the anchor's key in the store
         self._calibrated_by = 0  # number of trials
         self._expected = self.settings.measurements  # as reported, the job beside it included
+        self._until_s = inf if self.settings.minutes is None else self.begin_s + 60 * self.settings.minutes
         if beside is None:
             self.progress.limit(self.time_left_s)
         self.note_suspends()
@@ -117,10 +118,7 @@ class Job:
             nullcontext(devices)
             if devices
             else open_devices(
-                settings.devices,
-                include_local=settings.include_local,
-                deadlines=True,
-                max_memory=settings.max_memory,
+                settings.devices, include_local=settings.include_local, deadlines=True, max_memory=settings.max_memory
             )
         )
         with own as used:
@@ -152,8 +150,7 @@ class Job:
 
     def time_left_s(self) -> float:
         """Seconds until the settings' minutes are over; negative afterwards, infinity without a limit."""
-        minutes = self.settings.minutes
-        return inf if minutes is None else self.begin_s + 60 * minutes - self.clock()
+        return self._until_s - self.clock() if self.beside is None else self.beside.time_left_s()
 
     def time_is_up(self) -> bool:
         """Whether the settings' minutes are over."""
@@ -161,12 +158,13 @@ class Job:
 
     def final_limit_s(self) -> float:
         """Seconds after which the finalists take no further turn; infinity if `final_s` sets the number of turns."""
-        return inf if self.settings.final_s is not None else self._share_s()
+        share_s = SHARE * 60 * (self.settings.minutes or 0.0)
+        return inf if self.settings.final_s is not None else max(self.time_left_s(), share_s)
 
-    def _share_s(self) -> float:
-        """Seconds that are left of the settings' minutes, or SHARE of these if that is more; infinity without any."""
-        minutes = self.settings.minutes
-        return inf if minutes is None else max(self.time_left_s(), SHARE * 60 * minutes)
+    def _leave_share(self) -> None:
+        """Let at least SHARE of the minutes be left, however long the set-up took; with `final_s`, its end stays."""
+        if self.settings.final_s is None:
+            self._until_s = max(self._until_s, self.clock() + SHARE * 60 * (self.settings.minutes or 0.0))
 
     def measurements_left(self) -> int:
         """The number of the settings' measurements that are left, after those of this job and the job beside it."""
@@ -176,12 +174,11 @@ class Job:
     def measure_singles(self, most: int | None = None, over: Stop = never) -> None:
         """Measure each device with all ops that it can run, if it can hold them, and calibrate by the results.
 
-        No further one is measured after `most` (None = all), nor after `over()`, nor once one has run and the settings'
-        minutes are over. `ended` then says which are missing. SHARE of the minutes is theirs however long the set-up
-        took, because all mappings are compared with the fastest of them; but not in a job beside one that has them.
+        No further one is measured after `most` (None = all), nor after `over()`, nor once one has run and the minutes
+        are over. `ended` then says which are missing.
         """
-        until_s = self.clock() + (self._share_s() if self.beside is None else self.time_left_s())
         if self.beside is None:
+            self._leave_share()
             self.progress.begin(self.settings.measurements)
         left, made = single_placements(self.problem, self.prediction, most, self.settings.minutes), 0
         while left:
@@ -192,7 +189,7 @@ class Job:
                 self._refused.add(lack)
             elif made and over():
                 break
-            elif why := self._no_more_singles(made, most, until_s):
+            elif why := self._no_more_singles(made, most):
                 self.ended += [] if self.beside else [left_out(self.topology, left, why)]
                 break
             else:
@@ -200,13 +197,14 @@ class Job:
                 made += 1
             left.pop(0)
         self.calibrate()
+        self._leave_share()
 
-    def _no_more_singles(self, made: int, most: int | None, until_s: float) -> str:
+    def _no_more_singles(self, made: int, most: int | None) -> str:
         """Why no further single device is measured after `made`; "" if one is."""
         if most is not None and made >= most:
             return f"only {most} mappings may be measured (--measurements)"
         known = [*self.trials, *(self.beside.trials if self.beside else ())]
-        return "the minutes were up" if fastest(known) is not None and self.clock() > until_s else ""
+        return "the minutes were up" if fastest(known) is not None and self.time_is_up() else ""
 
     def measure_searchers(self, over: Stop = never, most: int | None = None) -> None:
         """Measure the mappings that each searcher asks for, up to its share, until `over()`: first those of all

@@ -20,13 +20,14 @@ class Machine(Job):
     for it; failing: those on which it does not run.
     """
 
-    def __init__(self, kinds, *, minutes=None, step_s=None, lacking=(), failing=(), beside=None):
+    def __init__(self, kinds, *, minutes=None, step_s=None, lacking=(), failing=(), beside=None, begin_s=0.0):
         names = [f"{kind}:{i}" for i, kind in enumerate(kinds)]
         devices = [SimpleNamespace(name=name, kind=kind) for name, kind in zip(names, kinds, strict=True)]
         self.topology = SimpleNamespace(names=names, devices=devices)
-        self.settings = SimpleNamespace(measurements=24, minutes=minutes)
+        self.settings = SimpleNamespace(measurements=24, minutes=minutes, final_s=None)
         self.trials, self.ended, self.beside, self.failing = [], [], beside, failing
-        self.progress, self._refused, self.begin_s = Progress(), SimpleNamespace(add=lambda lack: None), 0.0
+        self.progress, self._refused = Progress(), SimpleNamespace(add=lambda lack: None)
+        self._until_s = inf if minutes is None else begin_s + 60 * minutes
         self.clock = lambda: float(len(self.trials))
         singles = [(d, d) for d in range(len(kinds))]
         self.prediction = SimpleNamespace(
@@ -77,14 +78,15 @@ def test_once_one_has_run_none_is_measured_after_the_minutes():
 
 
 def test_half_of_the_minutes_is_theirs_however_long_the_set_up_took():
-    job = Machine(["cpu"] * 4, minutes=4 / 60)
-    job.begin_s = -100.0
+    job = Machine(["cpu"] * 4, minutes=4 / 60, begin_s=-100.0)
+    assert job.time_is_up()
     job.measure_singles()
     assert job.on == [0, 1, 2]  # the third began after 2 of the 4 seconds
-    divided = Machine(["cpu"] * 4, minutes=4 / 60, beside=job)
-    divided.begin_s = -100.0
-    divided.measure_singles()
-    assert divided.on == []
+    assert job.time_left_s() == 2.0  # for the searchers
+    hard = Machine(["cpu"] * 4, minutes=4 / 60, begin_s=-100.0)
+    hard.settings.final_s = 1.0
+    hard.measure_singles()
+    assert hard.on == [0] and hard.time_is_up()
 
 
 def test_without_limits_all_are_measured():
@@ -94,9 +96,8 @@ def test_without_limits_all_are_measured():
 
 
 def test_a_divided_step_says_nothing_of_those_that_the_whole_step_has_shown():
-    job = Machine(
-        ["cpu"] * 3, minutes=0.5 / 60, beside=SimpleNamespace(trials=[Trial("single", (0, 0), Measured(1.0))])
-    )
+    whole = SimpleNamespace(trials=[Trial("single", (0, 0), Measured(1.0))], time_left_s=lambda: 0.5 - len(job.trials))
+    job = Machine(["cpu"] * 3, beside=whole)
     job.measure_singles()
     assert (job.on, job.ended) == ([0], [])
 
