@@ -87,6 +87,7 @@ class _Comparing:
         """Measure all. Ctrl-C is only noted meanwhile."""
         with interruptible() as pressed:
             self.job.measure_singles(over=pressed)
+            self.job.leave_share()
             self.contest = Contest(self.job, self.settings, pressed)
             self.contest.run()
             return self.contest.finish()

@@ -161,7 +161,7 @@ class Job:
         share_s = SHARE * 60 * (self.settings.minutes or 0.0)
         return inf if self.settings.final_s is not None else max(self.time_left_s(), share_s)
 
-    def _leave_share(self) -> None:
+    def leave_share(self) -> None:
         """Let at least SHARE of the minutes be left, however long the set-up took; with `final_s`, its end stays."""
         if self.settings.final_s is None:
             self._until_s = max(self._until_s, self.clock() + SHARE * 60 * (self.settings.minutes or 0.0))
@@ -178,7 +178,7 @@ class Job:
         are over. `ended` then says which are missing.
         """
         if self.beside is None:
-            self._leave_share()
+            self.leave_share()
             self.progress.begin(self.settings.measurements)
         left, made = single_placements(self.problem, self.prediction, most, self.settings.minutes), 0
         while left:
@@ -197,7 +197,6 @@ class Job:
                 made += 1
             left.pop(0)
         self.calibrate()
-        self._leave_share()
 
     def _no_more_singles(self, made: int, most: int | None) -> str:
         """Why no further single device is measured after `made`; "" if one is."""

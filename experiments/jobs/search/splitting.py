@@ -42,6 +42,7 @@ def measure_by_turns(jobs: Sequence[Job], over: Stop = never) -> None:
     given, the divided step has all.
     """
     whole = jobs[0]
+    whole.leave_share()
     if len(jobs) == 1:
         whole.measure_searchers(over)
         return

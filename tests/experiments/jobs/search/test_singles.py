@@ -82,10 +82,12 @@ def test_half_of_the_minutes_is_theirs_however_long_the_set_up_took():
     assert job.time_is_up()
     job.measure_singles()
     assert job.on == [0, 1, 2]  # the third began after 2 of the 4 seconds
+    job.leave_share()
     assert job.time_left_s() == 2.0  # for the searchers
     hard = Machine(["cpu"] * 4, minutes=4 / 60, begin_s=-100.0)
     hard.settings.final_s = 1.0
     hard.measure_singles()
+    hard.leave_share()
     assert hard.on == [0] and hard.time_is_up()
 
 

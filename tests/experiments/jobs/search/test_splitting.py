@@ -202,6 +202,9 @@ class Plain:
     def time_is_up(self):
         return self.time_left_s() < 0
 
+    def leave_share(self):
+        pass
+
     def measure_singles(self, most, over):
         self.trials += ["single"] * min(2, most)
 
@@ -227,6 +230,21 @@ def test_measurements_and_time_are_shared(change, whole, divided):
     measure_by_turns([first, second])
     assert (len(first.trials), len(second.trials)) == (whole, divided)
     assert any("time was up" in line for line in second.ended) == (divided == 0)
+
+
+def test_searchers_have_their_share_of_the_minutes_though_judging_plans_took_all():
+    class Late(Plain):
+        granted = False
+
+        def leave_share(self):
+            self.granted = True
+
+        def time_left_s(self):
+            return 60.0 if self.granted else -1.0
+
+    job = Late(SETTINGS)
+    measure_by_turns([job])
+    assert "asked" in job.trials
 
 
 @pytest.mark.parametrize("change", [{"measurements": 3}, {"measurements": 8, "minutes": 0.01}])
