@@ -2,7 +2,7 @@
 # network), and makes it anew when pyproject.toml or the lock in requirements/ change.
 
 DEMO_MEASUREMENTS ?= 16# mappings measured by `make demo`, the single devices included
-DEMO_MINUTES ?= 3# after which `make demo` asks for no more of them; what it does then takes one or two minutes
+DEMO_MINUTES ?= 3# of single devices, searchers and comparison, each of which has half of them however slow the machine is
 WORKERS ?= 2
 TEST_PROCESSES ?= 3# each takes whole files of tests, many of which wait; 0 runs them all in one, where a debugger works
 RUNS ?= 20# of all tests by `make soak`
