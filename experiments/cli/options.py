@@ -73,8 +73,8 @@ Minutes = Annotated[
     float | None,
     typer.Option(
         "--minutes",
-        help="Begin no further race of mappings after this long. The comparison at the end may take half as long "
-        "again, and takes five turns at least.",
+        help="Begin no further race of mappings after this long. Single devices, searchers and the comparison at the "
+        "end each have half as long in any case, and the comparison takes five turns at least.",
     ),
 ]
 GroupCount = Annotated[int, typer.Option("--groups", help="Move at most about this many groups of ops.")]

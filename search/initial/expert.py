@@ -137,8 +137,7 @@ def _spread(
 def _neighbours(problem: Problem) -> list[list[int]]:
     """Return for each unit the units with which it exchanges tensors, in ascending order."""
     units = len(problem.units)
-    ends = np.array([(e.src, e.dst) for e in problem.graph.edges], np.int64).reshape(-1, 2)
-    u, w = problem.limits.unit_of[ends].astype(np.int64).T
+    u, w = problem.unit_ends.T
     u, w = np.divmod(np.unique(np.concatenate([u * units + w, w * units + u])), units)
     u, w = u[u != w], w[u != w]
     start, near = np.searchsorted(u, np.arange(units + 1)).tolist(), w.tolist()

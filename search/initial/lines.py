@@ -41,8 +41,7 @@ def _folded(problem: Problem) -> NDArray[np.int64]:
     tensor away from the op that it belongs to. Scalars do not count, because they reach all units.
     """
     near: list[set[int]] = [set() for _ in problem.units]
-    for e in problem.graph.edges:
-        u, w = problem.unit_of[e.src], problem.unit_of[e.dst]
+    for e, (u, w) in zip(problem.graph.edges, problem.unit_ends.tolist(), strict=True):
         if u != w and e.edge_bytes > SCALAR_BYTES:
             near[u].add(w)
             near[w].add(u)

@@ -34,10 +34,8 @@ class Clusters(NamedTuple):
 def neighbours(problem: Problem) -> Talk:
     """Return the pairs of units that exchange tensors, in the order of the first edge of each."""
     latency_s, per_byte = _mean_crossing(problem)
-    edges = problem.graph.edges
-    unit_of = problem.limits.unit_of.astype(np.int64)
-    ends = unit_of[np.array([(e.src, e.dst) for e in edges], np.int64).reshape(-1, 2)]
-    return _united(Talk(ends, latency_s + per_byte * np.array([e.edge_bytes for e in edges], float)), len(unit_of))
+    edge_bytes = np.array([e.edge_bytes for e in problem.graph.edges], float)
+    return _united(Talk(problem.unit_ends, latency_s + per_byte * edge_bytes), len(problem.units))
 
 
 def clusters(problem: Problem, talk: Talk) -> Clusters:

@@ -54,8 +54,8 @@ def climb(
     stop: Stop,
 ) -> Climb:
     """Climb by first improvement over all moves in a shuffled order, until a whole round gains nothing. If there are
-    more than MOST_LISTED moves, a round draws as many moves as there are, each from all of them: some come twice, about
-    a third not at all, so that a move may be left that gains.
+    more than MOST_LISTED moves, a round draws as many moves as there are, with replacement, so that it misses about a
+    third of them, and the result may have a neighbour that is better.
 
     Moves that neither gain nor lose are taken, too, because the landscape has plateaus. Ends early, with the best so
     far, after `evaluations` predictions or when `stop()`.

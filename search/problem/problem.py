@@ -129,6 +129,12 @@ class Problem:
         return tuple(of)
 
     @cached_property
+    def unit_ends(self) -> NDArray[np.int64]:
+        """Return the units between which each edge passes, [edges, 2]; equal if it stays in one unit."""
+        ends = np.array([(e.src, e.dst) for e in self.graph.edges], np.int64).reshape(-1, 2)
+        return np.array(self.unit_of, np.int64)[ends]
+
+    @cached_property
     def unit_cost_s(self) -> list[list[float]]:
         """Seconds of all ops of each unit, [units, devices], infinity where one of them cannot run."""
         rows = self.costs.tolist()

@@ -180,22 +180,22 @@ class Job:
         if self.beside is None:
             self.leave_share()
             self.progress.begin(self.settings.measurements)
-        left, made = single_placements(self.problem, self.prediction, most, self.settings.minutes), 0
-        while left:
-            mapping = self.problem.mapping(left[0])
+        placements, made = single_placements(self.problem, self.prediction, most, self.settings.minutes), 0
+        for i, placement in enumerate(placements):
+            mapping = self.problem.mapping(placement)
             lack = self.prediction.lack(mapping)
             if lack is not None:
                 self.ended.append(f"single: not tried, because {lack}, as simulated.")
                 self._refused.add(lack)
-            elif made and over():
+                continue
+            if made and over():
                 break
-            elif why := self._no_more_singles(made, most):
-                self.ended += [] if self.beside else [left_out(self.topology, left, why)]
+            if why := self._no_more_singles(made, most):
+                if self.beside is None:
+                    self.ended.append(left_out(self.topology, placements[i:], why))
                 break
-            else:
-                self.measure("single", mapping)
-                made += 1
-            left.pop(0)
+            self.measure("single", mapping)
+            made += 1
         self.calibrate()
 
     def _no_more_singles(self, made: int, most: int | None) -> str:

@@ -102,6 +102,12 @@ def test_a_device_that_failed_before_is_measured_again_in_a_later_session(then: 
     assert (held.facts and held.facts["singles"]) == changed
 
 
+def run_longer(folder: Any) -> Any:  # noqa: F811
+    """Run the campaign again, with more measurements, so that its case is opened again."""
+    (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
+    return run(folder)
+
+
 class Passing(Process):
     """worker:1 fails in the first session; it runs when the case is opened again."""
 
@@ -124,8 +130,7 @@ def test_a_case_that_is_opened_again_knows_the_device_that_runs_now(
     run(folder)
     with read(folder) as store:
         assert [step_s is None for _, step_s in store.opened(CASE)["singles"]] == [False, True]
-    (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
-    run(folder)
+    run_longer(folder)
     with read(folder) as store:
         opened = store.opened(CASE)
         assert standing(store)["complete"] and "untouched_s" in opened
@@ -148,8 +153,7 @@ def test_a_device_that_ends_the_process_when_it_is_measured_again_keeps_no_case_
 ) -> None:
     monkeypatch.setattr(measured_case, "CaseProcess", Fatal)
     run(folder)
-    (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
-    _, campaign = run(folder)
+    _, campaign = run_longer(folder)
     with read(folder) as store:
         assert standing(store)["complete"] and campaign.lost == []
         assert [step_s is None for _, step_s in store.opened(CASE)["singles"]] == [False, True]
