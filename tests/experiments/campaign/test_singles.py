@@ -164,7 +164,6 @@ def test_a_case_is_not_opened_twice_for_a_device_that_is_away_where_none_is_to_b
     folder: Any,  # noqa: F811
 ) -> None:
     run(folder)
-    (folder / "campaign.toml").write_text(SPEC.replace("measurements = 6", "measurements = 8"))
     Process.opening[:] = [AN_OUTAGE]
-    assert run(folder)[1].lost == [CASE]
+    assert run_longer(folder)[1].lost == [CASE]
     assert len(Process.begun) == 2
