@@ -49,28 +49,27 @@ tf.config.set_logical_device_configuration(
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What runs nightly is slow, too, so that `-m "not slow"` leaves it out; so are all but some of the parameters of a
-    test that is marked so, which are taken from the whole of their range.
+    test that is marked so, which are taken from the whole of their range, and as many of those that are slow anyway.
     """
     of_tests: dict[tuple[Any, ...], list[pytest.Function]] = defaultdict(list)
     for item in items:
         is_some = isinstance(item, pytest.Function) and item.get_closest_marker("some") is not None
         if is_some and not item.get_closest_marker("nightly"):
-            of_tests[item.path, item.cls, item.originalname].append(item)
+            of_tests[item.path, item.cls, item.originalname, "slow" in item.keywords].append(item)
     for of_test in of_tests.values() if "PLACER_TEST_ALL" not in os.environ else ():
-        mark = of_test[0].get_closest_marker("some")
-        _keep_some([item for item in of_test if "slow" not in item.keywords] or of_test, *mark.args, **mark.kwargs)
+        _keep_some(of_test, *of_test[0].get_closest_marker("some").args)
     for item in items:
         if item.get_closest_marker("nightly"):
             item.add_marker("slow")
 
 
-def _keep_some(of_test: list[pytest.Function], count: int, rest: str = "slow") -> None:
+def _keep_some(of_test: list[pytest.Function], count: int) -> None:
     if len(of_test) < 2 and not hasattr(of_test[0], "callspec"):
         raise pytest.UsageError(f"{of_test[0].nodeid} has no parameters of which it could keep some")
     kept = {i * len(of_test) // count for i in range(count)}
     for i, item in enumerate(of_test):
         if i not in kept:
-            item.add_marker(rest)
+            item.add_marker("nightly")
 
 
 @pytest.fixture(scope="module", autouse=True)

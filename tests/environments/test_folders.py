@@ -74,6 +74,7 @@ def test_a_training_by_a_user_who_can_write_nowhere_finds_a_mapping() -> None:
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
 
+@pytest.mark.slow
 @own_mounts
 @pytest.mark.skipif(any(Path(sys.executable).is_relative_to(f) for f in TEMPORARY), reason="Python itself lies in one")
 def test_without_any_folder_for_temporary_files_one_line_says_what_to_set() -> None:

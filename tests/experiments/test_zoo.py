@@ -68,13 +68,14 @@ def test_names_are_the_contracts_and_cost_no_tensorflow():
     assert done.returncode == 0, "importing experiments.zoo imported TensorFlow"
 
 
-@pytest.mark.some(4, rest="nightly")
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", quick_and_slow(SMALL))
 def test_a_few_steps_lower_the_loss(name: str):
     first, *_, last = losses(zoo.load(name, batch=SMALL[name]), 4)
     assert 0 < last < first < 20
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", quick_and_slow([*SMALL, *UNROLLED]))
 def test_the_step_is_one_flat_graph_that_returns_a_float(name: str):
     concrete = traced(zoo.load(name, batch=2))
@@ -87,6 +88,7 @@ def test_the_network_has_its_published_size(name: str):
     assert zoo.load(name, batch=1).model.count_params() == (PARAMETERS | OWN_PARAMETERS)[name]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name",
     ["towers", pytest.param("two_tower", marks=pytest.mark.slow), pytest.param("mobilenet_v3", marks=pytest.mark.slow)],

@@ -33,9 +33,9 @@ def judge() -> Iterator[Measurer]:
 
 
 def quick_and_slow(loops: Sequence[Loop], quick: tuple[str, ...] = QUICK) -> list[Any]:
-    """Of those that are not quick, two of three run nightly."""
+    """Of those that are not quick, three of four run nightly."""
     others = [x.name for x in loops if x.name not in quick]
-    marks = {name: [pytest.mark.nightly if i % 3 else pytest.mark.slow] for i, name in enumerate(others)}
+    marks = {name: [pytest.mark.nightly if i % 4 else pytest.mark.slow] for i, name in enumerate(others)}
     return [pytest.param(x, marks=marks.get(x.name, []), id=x.name) for x in loops]
 
 

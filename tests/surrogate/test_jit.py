@@ -121,7 +121,7 @@ def test_a_moved_type_of_an_argument_compiles_anew_what_takes_it(tmp_path):
         (tmp_path / f"{module}.py").unlink()
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), lambda path: (path.unlink(), path.mkdir())])
 def test_what_is_kept_and_cannot_be_read_or_written_is_compiled_anew(tmp_path, damage):
     """A file that was cut off when the machine lost its power; a path that the system refuses."""

@@ -250,6 +250,7 @@ def test_a_space_too_large_is_refused():
         list(placements(space_of(30, ("cpu", "cpu"))))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("small", [64, 0])
 def test_what_is_delivered_is_held_beside_the_fastest_of_the_space(two_cpus, monkeypatch, small):
     monkeypatch.setattr(enumerated, "SMALL", small)

@@ -68,6 +68,7 @@ def test_a_spec_that_is_a_pipe_is_not_waited_for_and_a_byte_order_mark_is_no_fau
     assert len(read_spec(path).cells) == 4
 
 
+@pytest.mark.slow
 def test_outputs_of_a_report_and_an_export_are_tried_each_by_itself(done, tmp_path):
     out = done / "report.md"
     os.mkfifo(out)  # which nobody reads

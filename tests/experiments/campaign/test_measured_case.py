@@ -140,7 +140,7 @@ def straight(folder):
     return found
 
 
-@pytest.mark.some(6, rest="nightly")
+@pytest.mark.some(6)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
     ("method", "at"), [("keep_opened", 0), ("keep", 0), ("keep", 4), ("keep", 8), ("keep_final", 0), ("keep_final", 1)]

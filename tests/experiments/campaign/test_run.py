@@ -79,7 +79,7 @@ def dying(method, at, after):
     return patched
 
 
-@pytest.mark.some(6, rest="nightly")
+@pytest.mark.some(6)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(("method", "at"), [("want", 0), ("keep_opened", 0), *(("keep", k) for k in range(0, 20, 3))])
 def test_a_campaign_that_dies_while_storing_goes_on_as_if_it_had_not(folder, straight, monkeypatch, method, at, after):
@@ -123,7 +123,7 @@ def test_a_campaign_that_dies_at_every_measurement_goes_on_as_if_it_had_not(fold
     assert run(folder) == straight
 
 
-@pytest.mark.some(3, rest="nightly")
+@pytest.mark.some(3)
 @pytest.mark.parametrize("clocked", [False, True])
 @pytest.mark.parametrize("name", SEARCHERS)
 def test_every_searcher_asks_the_same_when_it_is_resumed_before_each_question(folder, edited, name, clocked):

@@ -54,6 +54,7 @@ def topology(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_help_has_an_example_for_every_command():
     listed = placer("--help").stdout
     for command in ("devices", "search", "compare", "plan", "simulate", "show", "diff", "spoc", "bench"):
@@ -65,6 +66,7 @@ def test_version():
     assert (placer("--version").stdout, placer("--version").returncode) == ("placer 0.1.0\n", 0)
 
 
+@pytest.mark.slow
 def test_plan_then_simulate_agree(topology, tmp_path):
     out = tmp_path / "mapping.json"
     planned = placer("plan", GRAPH, topology, "--seconds", 2, "--out", out, "--json")
@@ -95,6 +97,7 @@ def test_a_plan_keeps_to_the_memory_that_is_allowed(topology, tmp_path):
     assert scarce.returncode == 2 and "too few" in scarce.stderr and len(scarce.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_simulated_step_is_drawn(topology, tmp_path):
     mapping, picture = tmp_path / "mapping.json", tmp_path / "step.png"
     names = [op["name"] for op in json.loads(GRAPH.read_text())["ops"]]
@@ -177,7 +180,7 @@ FREE = {
 }
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @pytest.mark.parametrize("latency_s", [0, 1e-5])
 @pytest.mark.parametrize("objective", ["makespan", pytest.param("max-load", marks=pytest.mark.slow)])
 def test_a_graph_whose_ops_take_no_time_is_planned_and_simulated(tmp_path, objective, latency_s):

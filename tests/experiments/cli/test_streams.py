@@ -112,6 +112,7 @@ def test_a_message_that_cannot_be_written_ends_nothing(paths, full, tmp_path):
     assert refused.returncode == 2
 
 
+@pytest.mark.slow
 def test_a_file_that_fails_at_the_end_loses_neither_the_result_nor_the_others(paths, tmp_path):
     trace, gantt = tmp_path / "trace.json", tmp_path / "step.png"
     os.mkfifo(trace)  # which nobody reads

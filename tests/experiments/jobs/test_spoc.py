@@ -38,7 +38,7 @@ def inference(training):
     return capture(lambda x: training.model(x, training=False), training.example_inputs[:1], "inference", trains=False)
 
 
-@pytest.mark.some(2, rest="nightly")
+@pytest.mark.some(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("network", SMALL, ids=lambda network: network.kind)
 def test_parameters_are_keras_count_in_training_and_in_inference(network):

@@ -149,7 +149,7 @@ step.close()
 
 
 @pytest.mark.workers
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_pipeline_with_a_variable_of_its_own_keeps_workers_from_being_joined():
     ran = subprocess.run([sys.executable, "-c", PIPELINE], capture_output=True, text=True, timeout=900)
     assert "holds a variable's handle in a function of a tf.data pipeline" in ran.stdout, (
@@ -390,7 +390,7 @@ with open_devices("workers:1", links=False, deadlines=True):
 
 
 @pytest.mark.workers
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_tensorflow_drops_what_several_pipelines_share_and_keeps_what_one_has():
     ran = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=900)
     assert ran.stdout.split() == ["True", "False", "True", "True"], ran.stdout + ran.stderr[-3000:]

@@ -275,7 +275,7 @@ print("placed")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_where_xla_clusters_of_itself_no_op_of_a_placed_step_is_hidden_in_a_cluster():
     """`PlacedStep` refuses a step of whose ops TensorFlow does not say where they ran."""
     ran = subprocess.run([sys.executable, "-c", XLA], capture_output=True, text=True, timeout=900)

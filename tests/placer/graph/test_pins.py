@@ -139,7 +139,7 @@ def test_a_pattern_that_python_warns_of_is_only_a_pattern():
     assert runs_on(graph, "[b") == ["cpu:0"]
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(?:a*)*b"])
 def test_a_pattern_that_takes_for_ever_is_refused(pattern):

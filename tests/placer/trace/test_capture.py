@@ -104,6 +104,7 @@ def finite_or_zero(gradients):
     return [tf.where(are_finite, gradient, 0.0) for gradient in gradients]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("settings", "change"),
     [

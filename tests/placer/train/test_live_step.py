@@ -172,6 +172,7 @@ def same(one, other, rounding=0.0):
 QUICK = (adam, batch_norm)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 )
@@ -234,7 +235,7 @@ def test_keras_evaluates_and_changes_the_learning_rate_in_the_middle(two_cpus, l
     assert same(trained_with(True), trained_with(False), rounding=1e-5)
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("wrap", [tf.function, lambda step: step], ids=["tf.function", "plain"])
 def test_batches_of_other_shapes_train_the_same_variables(two_cpus, live_hand, wrap):

@@ -47,7 +47,7 @@ def test_what_the_simulator_misses_is_learnt(problem):
     assert min(clock(problem, p).step_s for p in learned) <= clock(problem, predicted).step_s
 
 
-@pytest.mark.some(3, rest="nightly")
+@pytest.mark.some(3)
 @BOTH
 @pytest.mark.parametrize("resume_at", [4, 8])
 def test_a_search_resumed_in_either_stage_goes_on_the_same(problem, kind, resume_at):
@@ -102,7 +102,7 @@ def test_regressors_are_compared_by_mappings_that_ran_and_by_costs_that_have_not
     assert searcher.view.table(ran)[:, MAKESPAN] == pytest.approx(calibrated.predict_many(ran))
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 def test_what_the_devices_alone_say_is_learnt(problem):
     """Where each stretch of the network has a device that suits it, that is found without any simulated number."""
     searcher = HtfMprPlain(problem, settings=replace(EAGER, first=10, stretches=4))

@@ -31,7 +31,7 @@ def gpus(number, **fields):
     return Topology(devices, (Link("*", "*", 1e-5, 1e10),))
 
 
-@pytest.mark.some(2, rest="nightly")
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.nightly) if n.startswith("bayes") else n for n in SEARCHERS]
 )

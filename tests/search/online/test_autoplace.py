@@ -433,7 +433,7 @@ def divided(step: Callable[..., Any], inputs: tuple[Any, ...], path: Path, polic
 def test_a_mapping_of_a_divided_step_divides_the_training(
     make_step: Callable[[], Made], tmp_path: Path, policy: str
 ) -> None:
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     step, inputs = make_step()
     path = divided(step, inputs, tmp_path / "mapping.json", policy)
     with place(step, path) as placed:
@@ -444,7 +444,7 @@ def test_a_mapping_of_a_divided_step_divides_the_training(
 
 
 def test_a_mapping_is_saved_with_its_splits_and_runs_again(make_step: Callable[[], Made], tmp_path: Path) -> None:
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     step, inputs = make_step()
     path = divided(step, inputs, tmp_path / "mapping.json", "columns")
     with place(step, path) as placed:
@@ -455,7 +455,7 @@ def test_a_mapping_is_saved_with_its_splits_and_runs_again(make_step: Callable[[
         said, mapping = placed.report(), placed.mapping
         assert placed.splits is not None and placed.splits in said and "into 2 parts" in placed.splits
     assert read_plan(tmp_path / "saved.json") == read_plan(path)
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     step, inputs = make_step()
     with place(step, tmp_path / "saved.json") as placed:
         assert losses(placed, inputs, 6) == found
@@ -535,7 +535,7 @@ def test_a_file_without_splits_is_refused_at_the_door(make_step: Callable[[], Ma
 
 
 def test_a_plan_for_another_step_ends_the_placing_in_one_line(make_step: Callable[[], Made], tmp_path: Path) -> None:
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     step, inputs = make_step()
     path = divided(step, inputs, tmp_path / "mapping.json", "columns")
     weight = tf.Variable(2.0)
@@ -551,7 +551,7 @@ def test_a_plan_for_another_step_ends_the_placing_in_one_line(make_step: Callabl
 
 
 def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp_path: Path) -> None:
-    keras.backend.clear_session()  # what it calls optimizers is in the names of ops
+    keras.utils.clear_session(free_memory=False)  # what it calls optimizers is in the names of ops
     step, inputs = make_step()
     path = split(step, inputs, tmp_path / "mapping.json")
     asked = json.loads(path.read_text())["assignment"]
@@ -559,7 +559,7 @@ def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp
         found = losses(placed, inputs, 6)
         mapping = placed.mapping
     assert isinstance(mapping, Mapping) and mapping.assignment == asked
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     step, inputs = make_step()
     with place(step, mapping) as placed:
         assert losses(placed, inputs, 6) == found
@@ -567,7 +567,7 @@ def test_a_mapping_given_is_the_one_that_runs(make_step: Callable[[], Made], tmp
 
 
 def test_a_mapping_runs_in_the_order_that_its_file_says(make_step: Callable[[], Made], tmp_path: Path) -> None:
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     step, inputs = make_step()
     graph = capture(step, inputs, "step").graph
     path = split(step, inputs, tmp_path / "mapping.json")
@@ -583,7 +583,7 @@ def test_a_mapping_runs_in_the_order_that_its_file_says(make_step: Callable[[], 
 def test_an_order_that_the_step_cannot_run_in_ends_the_placing_in_one_line(
     make_step: Callable[[], Made], tmp_path: Path
 ) -> None:
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     step, inputs = make_step()
     graph = capture(step, inputs, "step").graph
     path = split(step, inputs, tmp_path / "mapping.json")

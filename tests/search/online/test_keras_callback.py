@@ -42,7 +42,7 @@ STEPS = BATCH * BATCHES
 
 def make_model(kind: type[keras.Model] = keras.Model, rate: float = 0.0, **compiling: Any) -> keras.Model:
     """Two towers with batch normalisation; the same weights every time."""
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(3)
     inputs = keras.Input((6,), name="x")
     towers = [keras.layers.Dense(5, activation="relu", name=f"tower{i}")(inputs) for i in range(2)]
@@ -200,7 +200,7 @@ def test_history_and_weights_are_those_of_an_untouched_fit(how: str, stored: Any
     assert not isinstance(model.train_function, TrainFunction)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_mappings_train_alike_to_the_last_bit(stored: Any) -> None:
     histories, weights = [], []
     for seed in (1, 2):
@@ -274,7 +274,7 @@ def test_some_steps_in_one_execution(stored: Any) -> None:
     assert model.optimizer.iterations.numpy() == 2 * BATCHES
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_executions_that_nobody_looks_at_are_those_of_keras(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six batches, four at a time: full and partial executions, by Keras and step by step."""
     plain, model = make_model(steps_per_execution=4), make_model(steps_per_execution=4)
@@ -306,7 +306,7 @@ class Annealed(keras.Model):
         return {"loss": loss}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_executions_by_keras_are_of_the_trace_of_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keras's own function, traced when it is first needed, would read what Python holds by then."""
     changed: list[keras.Model] = []
@@ -404,7 +404,7 @@ def test_autograph_does_not_convert_a_training_step_as_in_keras() -> None:
 
 def make_outputs() -> keras.Model:
     """Two outputs, whose losses Keras weights by the batch's size where that is known when it traces."""
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(3)
     inputs = keras.Input((6,))
     hidden = keras.layers.Dense(4, name="hidden")(inputs)
@@ -454,7 +454,7 @@ def test_a_batch_that_a_callback_trains_ends_no_placement(weighted: bool, stored
     assert len(placed.seen) == 3 * BATCHES and all(placed.seen[3:])
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["placed", "untouched"])
 def test_the_first_end_of_data_of_unknown_length_counts_as_in_a_plain_fit(stored: Any, how: str) -> None:
@@ -477,7 +477,7 @@ def test_a_train_function_made_anew_ends_the_placement_in_words(stored: Any) -> 
     assert len(told) == 1 and "got another train_function" in placing.report()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_train_function_made_anew_once_a_batch_has_begun_is_told_as_such() -> None:
     """By a callback that comes after AutoPlace, as Keras's recipe for `layer.trainable` has it."""
     plain, model = make_model(), make_model()
@@ -489,7 +489,7 @@ def test_a_train_function_made_anew_once_a_batch_has_begun_is_told_as_such() -> 
     assert_same_weights(model, plain)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_steps_of_an_execution_are_those_with_which_the_model_was_compiled(stored: Any) -> None:
     plain, model = make_model(), make_model()
     placing = AutoPlace(mapping=stored(model, first_batch(*data())), log_dir=None)
@@ -499,7 +499,7 @@ def test_steps_of_an_execution_are_those_with_which_the_model_was_compiled(store
     assert model.optimizer.iterations.numpy() == 2 * BATCHES
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_that_is_left_alone_trains_by_keras_own_executions(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, model = make_model(steps_per_execution=4), make_model(steps_per_execution=4)
     calls, call = [], AutoStep.__call__
@@ -524,7 +524,7 @@ class Encoding(keras.Model):
         return {"loss": loss}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_dataset_with_nothing_in_the_place_of_a_target(stored: Any) -> None:
     plain, model = make_model(Encoding), make_model(Encoding)
     batches = tf.data.Dataset.from_tensor_slices(data()[0]).batch(BATCH).map(lambda x: (x, None))
@@ -538,6 +538,7 @@ def test_a_fit_that_does_not_compute_with_tensorflow_is_left_alone(monkeypatch: 
     assert _untouchable(object()) == "Keras computes with torch, not with TensorFlow"
 
 
+@pytest.mark.some(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("flag", ["run_eagerly", "jit_compile"])
 def test_a_train_function_made_under_another_flag_is_left_to_keras(flag: str) -> None:
@@ -692,6 +693,7 @@ def ends_soon(done: Callable[[], bool]) -> bool:
     return done()
 
 
+@pytest.mark.some(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_what_a_step_or_its_data_raises_ends_the_fit_and_nothing_else(stored: Any, at_once: int) -> None:
@@ -761,6 +763,7 @@ class OwnFunction(keras.Model):
         return super().make_train_function(force)
 
 
+@pytest.mark.some(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "compiling", "reason"),
@@ -868,6 +871,7 @@ def test_a_fit_that_calls_no_train_function_is_told() -> None:
     assert "left alone: its fit does not call train_function" in placing.report()
 
 
+@pytest.mark.slow
 def test_a_step_that_is_left_alone_between_two_batches_ends_its_search() -> None:
     placing, over = AutoPlace(log_dir=None), []
 
@@ -894,7 +898,7 @@ class Listing(keras.Model):
         return {**logs, "both": [logs["loss"], 2.0 * logs["loss"]]}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_list_among_the_logs_is_an_array_as_in_a_plain_fit(stored: Callable[..., Path]) -> None:
     found: list[Any] = []
     seen = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: found.append(logs["both"]))

@@ -76,7 +76,7 @@ def written(program: Program, path: Any) -> Any:
 def assert_as_alone(program: Program, losses: list[float]) -> None:
     """Losses and all variables are those of the program alone on the same batches."""
     found = program.values()
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     alone = Program()
     np.testing.assert_allclose(losses, [float(alone.step(*alone.batch(i))) for i in range(len(losses))], rtol=1e-3)
     for mine, theirs in zip(found, alone.values(), strict=True):
@@ -85,7 +85,7 @@ def assert_as_alone(program: Program, losses: list[float]) -> None:
 
 @pytest.mark.slow
 def test_a_training_placed_in_micro_batches_is_the_training(tmp_path: Any) -> None:
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     program = Program()
     with place(program.step, written(program, tmp_path / "mapping.json")) as placed:
         losses = [float(placed(*program.batch(i))) for i in range(12)]
@@ -96,7 +96,7 @@ def test_a_training_placed_in_micro_batches_is_the_training(tmp_path: Any) -> No
 
 @pytest.mark.slow
 def test_a_search_over_micro_batches_of_a_file_is_the_training(tmp_path: Any) -> None:
-    keras.backend.clear_session()
+    keras.utils.clear_session(free_memory=False)
     program = Program()
     with autoplace(program.step, budget=4, split=written(program, tmp_path / "mapping.json")) as placed:
         losses: list[float] = []

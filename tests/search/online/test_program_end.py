@@ -55,6 +55,7 @@ if sys.argv[1] == "fails":
 """
 
 
+@pytest.mark.some(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [("ends", 0), ("fails", 3), ("goes on", 0)])
 def test_a_handler_that_was_there_before_the_workers_reads_what_the_last_step_wrote(how, code):

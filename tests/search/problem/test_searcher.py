@@ -50,7 +50,7 @@ def asks(searcher, count=ASKS, failing=False, resume_at=None):
     return asked
 
 
-@pytest.mark.some(5, rest="nightly")
+@pytest.mark.some(5)
 def test_a_search_resumed_without_its_history_goes_on_once_it_has_replayed_it(name, problem):
     straight = asks(make_searcher(name, problem, seed=3))
     for count in (1, 4):
@@ -89,20 +89,20 @@ def sessions_asks(name, problem, resume=False):
     return asked
 
 
-@pytest.mark.some(4, rest="nightly")
+@pytest.mark.some(4)
 def test_the_same_seed_asks_the_same(name, problem):
     one, two = (asks(make_searcher(name, problem, seed=3)) for _ in range(2))
     assert one == two
 
 
-@pytest.mark.some(5, rest="nightly")
+@pytest.mark.some(5)
 def test_a_resumed_search_asks_what_an_uninterrupted_one_would(name, problem):
     straight = asks(make_searcher(name, problem, seed=3))
     for resume_at in (1, 4):
         assert asks(make_searcher(name, problem, seed=3), resume_at=resume_at) == straight
 
 
-@pytest.mark.some(6, rest="nightly")
+@pytest.mark.some(6)
 def test_a_resumed_session_asks_what_an_uninterrupted_one_would_across_recalibrations(name, problem):
     straight = sessions_asks(name, problem)
     assert sessions_asks(name, problem, resume=True) == straight
@@ -141,7 +141,7 @@ def test_nothing_is_asked_twice(name, problem):
     assert len({mapping.devices for mapping in asked}) == len(asked) >= 1
 
 
-@pytest.mark.some(4, rest="nightly")
+@pytest.mark.some(4)
 def test_what_was_told_unasked_is_not_asked(name, problem):
     first = make_searcher(name, problem).ask()
     searcher = make_searcher(name, problem)
@@ -157,7 +157,7 @@ def test_a_requested_repeat_is_asked_again(name, problem):
     assert searcher.ask() == first
 
 
-@pytest.mark.some(4, rest="nightly")
+@pytest.mark.some(4)
 def test_failures_are_survived(name, problem):
     searcher = make_searcher(name, problem)
     first = searcher.ask()

@@ -87,7 +87,7 @@ def training(request):
     return captured, batch, untouched_outcome(captured, start, [batch] * STEPS), names
 
 
-@pytest.mark.some(2, rest="nightly")
+@pytest.mark.some(2)
 @pytest.mark.parametrize("parts", [2, 3])
 def test_by_examples_all_moments_are_those_of_the_whole_batch(training, two_cpus, parts):
     captured, batch, outcome, moving = training

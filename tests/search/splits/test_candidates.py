@@ -43,7 +43,7 @@ def plan_of(captured, policy, parts):
     return plan_by(policy, graph, phases, free_rates(graph), parts)
 
 
-@pytest.mark.some(8, rest="nightly")
+@pytest.mark.some(8)
 @pytest.mark.parametrize("parts", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_divided_step_is_the_step(training, two_cpus, policy, parts):

@@ -58,6 +58,7 @@ def measured(training, plan, references, two_cpus, change=lambda captured: captu
         return runner.ready(mapping), runner.check.agreement
 
 
+@pytest.mark.slow
 def test_a_mapping_does_what_the_divided_step_does_on_one_device(training, local_plan, references, two_cpus):
     ready, held = measured(training, local_plan, references, two_cpus)
     assert not isinstance(ready, Failed) and isinstance(held, LocalAgreement)
@@ -117,7 +118,7 @@ def written(training, plan, path):
     return path
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [as_keras_writes_it, Fused], ids=["decomposed", "fused"])
 def test_a_file_makes_a_training_of_replicas(norm, tmp_path):

@@ -107,7 +107,7 @@ def assert_same(training, found, expected):
         assert np.abs(found[1][name] - value).max() < 2e-3 * change + 1e-7, name
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("parts", "bounds"), [(2, (0, 3, 7)), pytest.param(3, (0, 2, 4, 7), marks=pytest.mark.nightly)]
 )
@@ -120,7 +120,7 @@ def test_by_examples_each_part_does_what_a_replica_does(training, two_cpus, part
     assert_same(training, found, training.by_replicas(bounds))
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 def test_the_statistics_of_the_whole_batch_are_something_else(training, two_cpus):
     """Else all the comparisons here would show nothing."""
     divided = split_step(training.captured, plan_of(training.captured, "batch", 2)).captured
@@ -134,7 +134,7 @@ def in_micro_batches(captured, micro_batches):
     return split_step(captured, plan, graph), split_step(captured, with_local_statistics(graph, plan)[0], graph)
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 def test_micro_batches_no_longer_need_each_other(training, two_cpus):
     exact, local = in_micro_batches(training.captured, 3)
     assert not exact.is_limited and local.is_limited

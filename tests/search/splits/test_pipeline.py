@@ -90,7 +90,7 @@ def in_stages(graph, devices):
     return [devices[of[v]] for v in range(len(graph))]
 
 
-@pytest.mark.some(2, rest="nightly")
+@pytest.mark.some(2)
 @pytest.mark.parametrize("micro_batches", [4, 8])
 def test_micro_batches_on_two_stages_do_what_the_step_does(training, two_cpus, micro_batches):
     captured, batches, outcome = training
@@ -145,7 +145,7 @@ def most_under_way(graph):
     return max(sum(begins[j] <= begins[i] < ends[j] for j in turns) for i in turns)
 
 
-@pytest.mark.some(2, rest="nightly")
+@pytest.mark.some(2)
 @pytest.mark.parametrize("in_flight", [1, 2, 4])
 def test_no_more_are_under_way_than_allowed_unless_they_need_each_other(training, in_flight):
     captured, _, _ = training
@@ -194,7 +194,7 @@ def judged(captured, plan, memory_bytes):
     return step.plan.in_flight, predicted_s
 
 
-@pytest.mark.some(2, rest="nightly")
+@pytest.mark.some(2)
 @pytest.mark.slow
 def test_fewer_are_under_way_where_memory_has_no_room_for_more(training):
     captured, _, _ = training

@@ -27,7 +27,7 @@ def mappings(count, seed=0, noise=0.0):
 
 @pytest.mark.parametrize("name", NAMES)
 class TestEveryRegressor:
-    @pytest.mark.some(4, rest="nightly")
+    @pytest.mark.some(4)
     def test_predicts_in_seconds_what_it_was_not_shown(self, name):
         x, step_s = mappings(90)
         found = make_regressor(name).fit(x[:60], step_s[:60]).predict(x[60:])
@@ -50,7 +50,7 @@ class TestEveryRegressor:
         found = make_regressor(name).fit(np.ones((12, 4)), np.full(12, 0.2)).predict(np.ones((2, 4)))
         np.testing.assert_allclose(found, 0.2, rtol=1e-3)
 
-    @pytest.mark.some(4, rest="nightly")
+    @pytest.mark.some(4)
     def test_units_do_not_matter_to_what_is_learned(self, name):
         """Twice the seconds and other units of features: twice the predictions."""
         x, step_s = mappings(40)
@@ -58,7 +58,7 @@ class TestEveryRegressor:
         plain, other = (make_regressor(name).fit((x * u)[:30], step_s[:30] * k) for u, k in ((1.0, 1.0), (units, 2.0)))
         np.testing.assert_allclose(2 * plain.predict(x[30:]), other.predict(x[30:] * units), rtol=0.02)
 
-    @pytest.mark.some(4, rest="nightly")
+    @pytest.mark.some(4)
     def test_what_cannot_run_takes_for_ever_and_teaches_nothing(self, name):
         x, step_s = mappings(30)
         broken = x.copy()

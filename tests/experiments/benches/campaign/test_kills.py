@@ -68,7 +68,7 @@ def test_a_store_that_a_kill_left_unreadable_is_no_empty_one(tmp_path: Path, mon
     assert kills._count(spec.store) == 0  # as while it is being made
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_campaigns_go_on_as_if_they_had_not_been(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kills, "MEASUREMENTS", 8)
     monkeypatch.setattr(kills, "ALL", 48)

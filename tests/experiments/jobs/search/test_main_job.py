@@ -297,7 +297,7 @@ def test_ctrl_c_after_the_first_single_device_hands_that_back(two_cpus):
     assert found.best.mapping.is_single and found.best.result.repeats > 0
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @interrupts
 @pytest.mark.parametrize(("moment", "number"), [(FINALISTS, signal.SIGINT), (5, signal.SIGTERM), (2, signal.SIGHUP)])
 def test_what_is_cut_short_hands_back_the_best_of_the_races(two_cpus, tmp_path, moment, number):
@@ -329,7 +329,7 @@ def test_a_signal_while_the_step_is_traced_keeps_what_was_measured_side_by_side(
     assert "interrupted before the step was traced." in found.ended
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @interrupts
 @pytest.mark.parametrize("phase", ["tracing mnist_softmax", "profiling ops on each device"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

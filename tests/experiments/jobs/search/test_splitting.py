@@ -84,6 +84,7 @@ def ends(two_cpus, watcher):
         yield SimpleNamespace(jobs=jobs, whole=whole, divided=divided)
 
 
+@pytest.mark.slow
 def test_whole_and_divided_jobs_share_all_they_work_with(ends):
     whole, divided = ends.jobs
     assert divided.beside is whole and divided.devices is whole.devices

@@ -237,7 +237,7 @@ def test_a_worker_with_another_tensorflow_is_refused_when_it_is_joined():
     assert f"{said['address']} has TensorFlow 2.99.0, and this process 2." in line
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_workers_at_an_outer_address_reach_one_another_and_the_coordinator():
     address = outer_address()

@@ -65,7 +65,7 @@ def _bounds(draw: Any, way: Way) -> list[int]:
     return [0, *(cut + (i + 1) * way.least for i, cut in enumerate(cuts)), way.extent]
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @pytest.mark.parametrize("unknown", ["first axis", "all axes", "rank"])
 def test_no_rule_stumbles_over_shapes_that_are_not_known(unknown: str) -> None:
     for kind in table.RULES:

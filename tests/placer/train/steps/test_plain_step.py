@@ -920,7 +920,7 @@ def reseeded(seed, draw):
 def without_seeds():
     """As in a program that has set no seed."""
     tf.random.set_seed(None)
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
 
 
 @pytest.mark.some(1)

@@ -57,7 +57,7 @@ def alarms(test, steps_s):
     return [(i, change) for i, step_s in enumerate(steps_s.tolist()) if (change := test.add(step_s))]
 
 
-@pytest.mark.some(4, rest="nightly")
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     "kind",
     [lognormal, heavy_tailed, pareto, bimodal, hanging_together, drifting, paused, small_shifts],
@@ -108,7 +108,7 @@ def delays(ratio, noise, chance, runs=200, stragglers=0.0):
     return found
 
 
-@pytest.mark.some(4, rest="nightly")
+@pytest.mark.some(4)
 @pytest.mark.parametrize(("ratio", "within"), [(1.3, 8), (0.75, 8), (2.0, 6), (0.5, 6)])
 @pytest.mark.parametrize("noise", [0.03, 0.05])
 def test_lasting_changes_are_told_soon(ratio, within, noise):

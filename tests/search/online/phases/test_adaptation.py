@@ -11,7 +11,7 @@ from tests.search.online.simulated.planners import RealPlanner
 from tests.search.online.simulated.training import SEEDS, Training, settled, steps_until_good
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @pytest.mark.parametrize("noise", [{}, {"hang": 0.7}, {"drift": 0.2}, {"stragglers": 0.05}])
 def test_nothing_moves_in_ten_thousand_steady_steps(noise):
     for seed in range(4):

@@ -15,7 +15,7 @@ def ended_untouched(seed, **machine):
     return training
 
 
-@pytest.mark.some(1, rest="nightly")
+@pytest.mark.some(1)
 @pytest.mark.parametrize("noise", [{}, {"hang": 0.7}, {"drift": 0.2}, {"stragglers": 0.05}])
 def test_an_untouched_step_that_stays_as_it_is_is_left_as_it_is(noise):
     for seed in range(4):

@@ -65,7 +65,7 @@ def test_with_the_plan_of_the_product_it_ends_as_well():
         assert training.true_s < 1.03 * training.machine.best_s()
 
 
-@pytest.mark.some(4, rest="nightly")
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", sorted(SEARCHERS))
 def test_any_searcher_proposes_live_and_all_that_it_asks_is_measured_until_the_budget_is_spent(name):
     training = Training(Machine(planner=RealPlanner), searcher=name, budget=9).until("steady")

@@ -140,7 +140,7 @@ print("kept")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.workers
 def test_workers_that_are_left_and_joined_again_cost_no_step_and_no_bit():
     ran = subprocess.run([sys.executable, "-c", STORY], capture_output=True, text=True, timeout=1600)
