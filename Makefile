@@ -24,8 +24,9 @@ EXTRA := $(shell if nvidia-smi -L 2>/dev/null | grep -q '^GPU' || ls /dev/nvidia
 endif
 STAMP := $(VENV)/.installed-$(EXTRA)
 LOCK := requirements/$(EXTRA).txt
-UV := uv==0.13.9# makes the locks, in an environment of its own
-PIP := -m pip install --disable-pip-version-check# which compiles, once for all processes that tests start
+UV := uv==0.13.9# makes the locks, and installs what they name
+PIP := -m pip install --disable-pip-version-check
+HASHED := --require-hashes --only-binary :all:
 ALONE := $(if $(shell command -v flock),flock Makefile)# several set-ups at once write the same placer.egg-info
 
 # Sets `found` to the first interpreter that works.
@@ -126,7 +127,8 @@ bench-all: $(STAMP)
 
 # The stamp's name tells the two TensorFlow builds apart: they share files, so one never replaces the other in place.
 # A .venv of another kind, or one whose interpreter is gone, is made anew. Every package is the one whose hash the lock
-# names (docs/decisions/032-locks.md); nothing is built but Placer itself, with the setuptools of the lock.
+# names (docs/decisions/032-locks.md); nothing is built but Placer itself, with the setuptools of the lock. uv takes a third of
+# pip's time. Where it fails, pip is tried, because it heeds settings that uv does not know, such as a mirror of PyPI.
 $(STAMP): pyproject.toml $(LOCK)
 	@if [ -e $(VENV) ] && { [ -n "$$(ls $(VENV)/.installed-* 2>/dev/null | grep -vx '$(STAMP)')" ] \
 		|| ! $(BIN)/python -c '$(IN_RANGE)' >/dev/null 2>&1; }; then rm -rf $(VENV); fi
@@ -136,7 +138,9 @@ $(STAMP): pyproject.toml $(LOCK)
 		"$$found" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; \
 	fi
 	@rm -f $(VENV)/.installed-*
-	$(BIN)/python $(PIP) --require-hashes --only-binary :all: -r $(LOCK)
+	@$(BIN)/python $(PIP) --quiet --upgrade --target $(VENV)/uv $(HASHED) -r requirements/uv.txt \
+		&& $(VENV)/uv/bin/uv pip install --python $(BIN)/python --compile-bytecode $(HASHED) -r $(LOCK) \
+		|| { echo 'make: uv could not install everything; trying pip' >&2; $(BIN)/python $(PIP) $(HASHED) -r $(LOCK); }
 	$(ALONE) $(BIN)/python $(PIP) --no-index --no-deps --no-build-isolation -e .
 	@echo 'compiling the simulator and the searchers'
 	$(BIN)/python -m search.offline.prepare
@@ -147,17 +151,17 @@ $(STAMP): pyproject.toml $(LOCK)
 lock:
 	@rm -rf out/lock && mkdir -p out && $(FIND_PYTHON); "$$found" -m venv out/lock
 	out/lock/bin/python $(PIP) --only-binary :all: '$(UV)'
-	$(call COMPILE,cpu)
-	$(call COMPILE,gpu) -c requirements/cpu.txt
+	echo '$(UV)' | $(COMPILE) - -o requirements/uv.txt
+	$(COMPILE) --extra cpu --extra dev $(LOCK_ARGS) pyproject.toml -o requirements/cpu.txt
+	$(COMPILE) --extra gpu --extra dev $(LOCK_ARGS) pyproject.toml -o requirements/gpu.txt -c requirements/cpu.txt
 	for extra in cpu gpu; do for version in $(VERSIONS); do \
-		out/lock/bin/uv pip install --quiet --no-config --dry-run --target out/lock/none --require-hashes --only-binary :all: \
+		out/lock/bin/uv pip install --quiet --no-config --dry-run --target out/lock/none $(HASHED) \
 			--python-version $$version --python-platform linux -r requirements/$$extra.txt || exit 1; \
 	done; done
 	@rm -rf out/lock
 
-COMPILE = UV_CUSTOM_COMPILE_COMMAND='make lock' out/lock/bin/uv pip compile --quiet --no-config --universal \
-	--python-version 3.11 --only-binary :all: --generate-hashes --no-annotate --extra $1 --extra dev $(LOCK_ARGS) pyproject.toml \
-	-o requirements/$1.txt
+COMPILE := UV_CUSTOM_COMPILE_COMMAND='make lock' out/lock/bin/uv pip compile --quiet --no-config --universal \
+	--python-version 3.11 --only-binary :all: --generate-hashes --no-annotate
 
 # Fails where one is a licence that Placer's own (see LICENSE) could not be combined with.
 licences: $(STAMP)

@@ -73,10 +73,20 @@ def test_both_locks_have_the_same_versions() -> None:
 
 
 def test_the_makefile_installs_nothing_else() -> None:
-    lines = [line for line in (HOME / "Makefile").read_text().splitlines() if "$(PIP)" in line]
-    assert len(lines) == 3  # the lock, Placer itself, and uv
-    assert "--require-hashes" in lines[0] and "--only-binary :all:" in lines[0] and "-r $(LOCK)" in lines[0]
-    assert "--no-index --no-deps --no-build-isolation" in lines[1]
+    makefile = (HOME / "Makefile").read_text()
+    assert "\nHASHED := --require-hashes --only-binary :all:\n" in makefile
+    lines = [line for line in makefile.splitlines() if "$(PIP)" in line or "uv pip install" in line]
+    uv, by_uv, by_pip, placer, for_locks, dry = lines
+    assert "$(HASHED) -r requirements/uv.txt" in uv
+    assert "$(HASHED) -r $(LOCK)" in by_uv and "$(PIP) $(HASHED) -r $(LOCK)" in by_pip
+    assert "--no-index --no-deps --no-build-isolation" in placer
+    assert "'$(UV)'" in for_locks and "--dry-run" in dry
+
+
+def test_uv_is_that_which_makes_the_locks() -> None:
+    makefile = (HOME / "Makefile").read_text()
+    uv = re.search(r"^UV := (\S+?)#", makefile, re.MULTILINE)
+    assert uv and faults(read("uv"), [Requirement(uv[1])]) == [], "make lock"
 
 
 A_HASH = f"    --hash=sha256:{'0' * 64}"
