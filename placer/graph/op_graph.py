@@ -9,7 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from placer.errors import BadInputError, first_twice, plain, short
 
@@ -68,6 +72,15 @@ class Edge(NamedTuple):
     output_index: int = 0
 
 
+class EdgeColumns(NamedTuple):
+    """The fields of all edges, each an array of one value an edge."""
+
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+    edge_bytes: NDArray[np.float64]
+    output_index: NDArray[np.int64]
+
+
 @dataclass(frozen=True, eq=False)
 class OpGraph:
     """A directed acyclic graph of ops or of groups, validated when it is made.
@@ -113,6 +126,14 @@ class OpGraph:
     def in_edges(self) -> tuple[tuple[Edge, ...], ...]:
         """For each op the edges that enter it, in file order."""
         return self._by_end("dst")
+
+    @cached_property
+    def edge_columns(self) -> EdgeColumns:
+        """The edges as arrays, in file order."""
+        count = len(Edge._fields) * len(self.edges)
+        rows = np.fromiter(chain.from_iterable(self.edges), np.float64, count).reshape(-1, len(Edge._fields))
+        src, dst, edge_bytes, output = rows.T
+        return EdgeColumns(src.astype(np.int64), dst.astype(np.int64), edge_bytes.copy(), output.astype(np.int64))
 
     @cached_property
     def tensor_bytes(self) -> dict[tuple[int, int], int]:

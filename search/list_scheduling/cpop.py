@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from search.list_scheduling.list_scheduler import OneMapping, Schedule, earliest_finish
 from search.problem.problem import Problem
 from surrogate.costs.cost_matrix import mean_cost_s
-from surrogate.simulate.priority import positions, topological, upward_rank
+from surrogate.simulate.priority import positions, topological
 
 # Ranks are sums of floats, taken in two directions. A smaller relative difference between ranks is rounding.
 SAME = 1e-9
@@ -40,8 +40,7 @@ def cpop(problem: Problem) -> Schedule:
 
 def path_s(problem: Problem) -> NDArray[np.float64]:
     """Seconds of the heaviest path through each op, [ops], costs averaged: its upward rank plus its downward rank."""
-    upward = upward_rank(problem.graph, problem.costs, problem.topology)
-    return np.array(upward) + downward_rank(problem)
+    return np.array(problem.simulator.rank) + downward_rank(problem)
 
 
 def downward_rank(problem: Problem) -> NDArray[np.float64]:

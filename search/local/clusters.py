@@ -34,8 +34,8 @@ class Clusters(NamedTuple):
 def neighbours(problem: Problem) -> Talk:
     """Return the pairs of units that exchange tensors, in the order of the first edge of each."""
     latency_s, per_byte = _mean_crossing(problem)
-    edge_bytes = np.array([e.edge_bytes for e in problem.graph.edges], float)
-    return _united(Talk(problem.unit_ends, latency_s + per_byte * edge_bytes), len(problem.units))
+    crossing_s = latency_s + per_byte * problem.graph.edge_columns.edge_bytes
+    return _united(Talk(problem.unit_ends, crossing_s), len(problem.units))
 
 
 def clusters(problem: Problem, talk: Talk) -> Clusters:

@@ -19,7 +19,6 @@ from placer.graph.topology import Topology
 from search.problem.alike_devices import alike_devices
 from surrogate.costs.cost_matrix import Costs, cost_matrix, mean_cost_s
 from surrogate.simulate.max_load import MaxLoad
-from surrogate.simulate.priority import upward_rank
 from surrogate.simulate.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -131,24 +130,26 @@ class Problem:
     @cached_property
     def unit_ends(self) -> NDArray[np.int64]:
         """Return the units between which each edge passes, [edges, 2]; equal if it stays in one unit."""
-        ends = np.array([(e.src, e.dst) for e in self.graph.edges], np.int64).reshape(-1, 2)
-        return np.array(self.unit_of, np.int64)[ends]
+        src, dst, _, _ = self.graph.edge_columns
+        return np.array(self.unit_of, np.int64)[np.stack([src, dst], axis=1)]
 
     @cached_property
     def unit_cost_s(self) -> list[list[float]]:
         """Seconds of all ops of each unit, [units, devices], infinity where one of them cannot run."""
         rows = self.costs.tolist()
         devices = range(len(self.topology))
-        alone = {unit[0]: rows[unit[0]] for unit in self.units if len(unit) == 1}  # a sum would take most of the time
         return [
-            alone[unit[0]] if len(unit) == 1 else [math.fsum(rows[v][d] for v in unit) for d in devices]
+            rows[unit[0]] if len(unit) == 1 else [math.fsum(rows[v][d] for v in unit) for d in devices]
             for unit in self.units
         ]
 
     @cached_property
     def feasible(self) -> tuple[tuple[int, ...], ...]:
         """Return for each unit the devices that can run all its ops, regardless of memory."""
-        return tuple(tuple(d for d, cost_s in enumerate(row) if not math.isinf(cost_s)) for row in self.unit_cost_s)
+        where = ~np.isinf(self.unit_cost_s)
+        sets, of = np.unique(where, axis=0, return_inverse=True)  # few: a loop over all units would take seconds
+        devices = [tuple(np.flatnonzero(row).tolist()) for row in sets]
+        return tuple(devices[i] for i in of.tolist())
 
     @cached_property
     def unit_mean_s(self) -> tuple[float, ...]:
@@ -196,7 +197,7 @@ class Problem:
     @cached_property
     def ranked(self) -> NDArray[np.int32]:
         """Return op indices by upward rank, the highest first; among equal ranks, producers first."""
-        rank = np.array(upward_rank(self.graph, self.costs, self.topology))
+        rank = np.array(self.simulator.rank)
         order = np.array(self.graph.order)
         return order[np.argsort(-rank[order], kind="stable")].astype(np.int32)
 

@@ -47,16 +47,16 @@ def _by_consumer(graph: OpGraph) -> tuple[list[int], list[int], NDArray[np.float
 
     Cached because calibration ranks one graph under many costs.
     """
-    src, dst, edge_bytes, _ = (np.array(column) for column in zip(*graph.edges, strict=True))
+    src, dst, edge_bytes, _ = graph.edge_columns
     by_dst = np.argsort(dst, kind="stable")
     start = np.searchsorted(dst[by_dst], np.arange(len(graph) + 1)).tolist()
-    return start, src[by_dst].tolist(), edge_bytes[by_dst].astype(np.float64)
+    return start, src[by_dst].tolist(), edge_bytes[by_dst]
 
 
 def weighted_out_degree(graph: OpGraph) -> list[float]:
     """WOD(v) = sum over v's distinct successors of 1 / in-degree (distinct predecessors): Li 2024, Donf."""
     n = len(graph)
-    pairs = np.unique(np.array([e.src * n + e.dst for e in graph.edges], dtype=np.int64))
+    pairs = np.unique(graph.edge_columns.src * n + graph.edge_columns.dst)
     src, dst = pairs // n, pairs % n
     in_degree = np.bincount(dst, minlength=n)
     # bincount adds in the order of the pairs, by successor: sums of floats depend on their order.

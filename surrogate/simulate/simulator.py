@@ -128,7 +128,12 @@ class Simulator:
         if self.schedule == DONF:
             return self._of_graph.by_out_degree
         first = freeing(self.graph) if is_tight(self.graph, self.topology) else None
-        return positions(upward_rank(self.graph, self.costs, self.topology), micro_batch_of(self.graph), first)
+        return positions(self.rank, micro_batch_of(self.graph), first)
+
+    @cached_property
+    def rank(self) -> list[float]:
+        """Return the upward rank of each op, in seconds."""
+        return upward_rank(self.graph, self.costs, self.topology)
 
     @cached_property
     def reference(self) -> ReferenceSimulator:

@@ -69,8 +69,8 @@ def needs_of(graph: OpGraph) -> Needs:
     if not graph.edges:
         none, start = np.zeros(0, np.int32), np.zeros(n + 1, np.int32)
         return Needs(start, none, none, none, np.zeros(0), np.zeros(n, np.int32), start, none, 0)
-    src, dst, edge_bytes, output = (np.array(column) for column in zip(*graph.edges, strict=True))
-    tensor, largest = _tensors(src, output, edge_bytes.astype(np.float64))
+    src, dst, edge_bytes, output = graph.edge_columns
+    tensor, largest = _tensors(src, output, edge_bytes)
     _, first = np.unique(tensor * n + dst, return_index=True)
     by_file = np.sort(first)
     by_src = np.argsort(src[by_file], kind="stable")
