@@ -38,7 +38,8 @@ class PredictedSettings:
     doublings: int = 5  # the number of rounds that double
     quicker: float = 3.0  # annealing moves per budgeted prediction, because most moves are not simulated completely
     load_quicker: float = 60.0  # the same for max-load
-    last: float = 12.0  # if the time left is enough for fewer rounds than this, one round takes all of it
+    last: float = 12.0  # if the time left is enough for fewer rounds than this, one round takes all of it,
+    roomy: int = 10  # for the makespan two, if it is enough for this many predictions per unit and device
     per_flip: int = 50  # the most predictions per unit and device
     most: int = 8_000  # bounds on the predictions of a round
     fewest: int = 640
@@ -91,7 +92,8 @@ class PredictedSearch:
         self.bound_s = 0.0  # a lower bound of all predictions
         self._certified = False  # whether branch and bound has run
         self._per_s = 0.0  # budgeted predictions per second in the last round
-        self._is_last = False  # whether the round takes all the time that is left
+        self._is_last = False  # whether the round takes all the time that is left,
+        self._halves = False  # or half of it, to explore
         self._too_many = False  # whether there are too many placements to predict all in the time left
 
     @property
@@ -181,7 +183,7 @@ class PredictedSearch:
             return
         self.moves.forget()
         cooling = SIMULATOR_AS_CLOCK[self.problem.objective] if trusted else Cooling()
-        explore = self._explores(cooling)
+        explore = self._explores()
         cooling = replace(cooling, hot=cooling.hot * self.settings.hotter) if explore else cooling
         lines = self._lines(explore, cooling)
         quicker = self.settings.quicker if self.problem.objective == "makespan" else self.settings.load_quicker
@@ -206,11 +208,13 @@ class PredictedSearch:
         self.elites.add(np.array([p for _, p in found], np.int32), np.array([value for value, _ in found]))
         return rounds * self.settings.heft_predictions
 
-    def _explores(self, cooling: Cooling) -> bool:
-        """Whether the round begins elsewhere and hotter, as every other one does. The round that takes all the time
-        left does so only if others begin from the starts alone: else it would spend most moves on worse placements.
+    def _explores(self) -> bool:
+        """Whether the round begins elsewhere and hotter, as every other one does; for the makespan, of those that share
+        the time left at last, the one that leaves half of it.
         """
-        return self.rounds % 2 == 0 and (cooling.afresh or not self._is_last)
+        if self._is_last and self.problem.objective == "makespan":
+            return self._halves
+        return self.rounds % 2 == 0
 
     def _lines(self, explore: bool, cooling: Cooling) -> list[Placement]:
         """Return the starts of annealing: the best predicted and measured placements; with `explore`, mostly others."""
@@ -236,7 +240,11 @@ class PredictedSearch:
         wanted = first << min(self.rounds, self.settings.doublings)
         affordable = int(min(self._per_s * self._left_s(), MOST_BUDGET)) if self._per_s else 0
         self._is_last = 0 < affordable < self.settings.last * wanted
-        return max(self.settings.fewest, affordable) if self._is_last else wanted
+        if not self._is_last:
+            return wanted
+        is_roomy = self.problem.objective == "makespan" and affordable >= self.settings.roomy * flips
+        self._halves = is_roomy and not self._halves
+        return max(self.settings.fewest, affordable // 2 if self._halves else affordable)
 
     def _left_s(self) -> float:
         """Seconds that are left; infinite without a Deadline."""

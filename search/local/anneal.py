@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,14 +42,17 @@ class Cooling:
     load_work: int = 40_000_000  # the same for the largest load
     good: float = 0.02  # placements that are within this of the best are handed over
     afresh: bool = False  # whether rounds that explore begin from the starts alone, without the best known
+    apart: float = 0.0  # the share of all stretches after which no chain becomes a copy of the best
 
 
 # If the simulator is the clock, every thousandth counts. So there is little heat, and few chains, so that each takes
-# many steps. The largest load has more valleys, so more chains and fresh beginnings pay there. If the simulator errs by
-# some percent (the defaults above), heat finds more mappings that are worth measuring.
+# many steps; they cool apart at first, because after four copies all would be in the best one's valley. The largest
+# load has more valleys, so more chains pay there. If the simulator errs by some percent (the defaults above), heat
+# finds more mappings that are worth measuring.
+_AS_CLOCK = Cooling(cold=3e-5, large=0.1, small=0.01, afresh=True)
 SIMULATOR_AS_CLOCK = {
-    "makespan": Cooling(chains=4, survivors=4, hot=0.002, cold=3e-5, large=0.1, small=0.01),
-    "max-load": Cooling(chains=16, survivors=2, hot=0.003, cold=3e-5, large=0.1, small=0.01, afresh=True),
+    "makespan": replace(_AS_CLOCK, chains=4, survivors=4, hot=0.002, apart=0.5),
+    "max-load": replace(_AS_CLOCK, chains=16, survivors=2, hot=0.003),
 }
 
 
@@ -93,9 +96,9 @@ def anneal(
     """Anneal from `starts` (which fit) until `evaluations` moves are judged or `stop()`. Fills `elites`.
 
     Metropolis et al. 1953, with a temperature per stretch relative to the best value so far. Chains take parts of each
-    other's rows, and the worst continues from the best after each stretch, as in a genetic algorithm. A chain may pass
-    through placements that do not fit; elites fit. Returns how many rows and moves were judged, including moves that
-    change nothing.
+    other's rows, and the worst continues from the best after each stretch, as in a genetic algorithm; with `apart`,
+    only in later ones. A chain may pass through placements that do not fit; elites fit. Returns how many rows and moves
+    were judged, including moves that change nothing.
     """
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)
@@ -112,7 +115,8 @@ def anneal(
         population.keep(round(cooling.chains * (cooling.survivors / cooling.chains) ** done))
         population.cool(population.stretch(cooling, steps, done))
         population.hand_over()
-        population.replace_worst()
+        if done >= cooling.apart:
+            population.replace_worst()
         judged += steps * len(population.chains)
     return judged
 

@@ -4,7 +4,6 @@ import pytest
 
 from search.exact.bounds import lower_bound
 from search.learned.hybrid import Hybrid, HybridSettings
-from search.local.anneal import SIMULATOR_AS_CLOCK
 from search.offline import plan as planning
 from search.offline.plan import plan
 from search.problem.problem import Problem
@@ -27,7 +26,8 @@ def test_time_is_up_after_so_many_seconds_or_when_told():
 def test_a_round_takes_all_that_is_left_where_it_is_not_enough_for_several(build):
     problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"))
     clock = Clock()
-    searcher = Hybrid(problem, stop=Deadline(100.0, clock), settings=HybridSettings(enumerate=0, certify=0))
+    settings = HybridSettings(enumerate=0, certify=0, roomy=10_000)
+    searcher = Hybrid(problem, stop=Deadline(100.0, clock), settings=settings)
     wanted = searcher.search._budget(doubled=True)
     searcher.search._per_s = wanted / 5  # such a round takes five seconds
     assert searcher.search._budget(doubled=True) == wanted  # a hundred are left
@@ -36,18 +36,25 @@ def test_a_round_takes_all_that_is_left_where_it_is_not_enough_for_several(build
     assert searcher.search._budget(doubled=False) == wanted  # before a real clock, rounds are alike
 
 
-@pytest.mark.parametrize("objective", ["makespan", "max-load"])
-def test_the_last_round_goes_on_from_the_best_unless_rounds_begin_afresh(objective, build):
-    problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"), objective)
-    clock, cooling = Clock(), SIMULATOR_AS_CLOCK[objective]
-    search = Hybrid(problem, stop=Deadline(100.0, clock), settings=HybridSettings(enumerate=0, certify=0)).search
-    search.rounds = 2
-    search._per_s = search._budget(doubled=True) / 5  # such a round takes five seconds
-    search._budget(doubled=True)
-    assert search._explores(cooling)
-    clock.now_s = 75.0
-    search._budget(doubled=True)
-    assert search._explores(cooling) == cooling.afresh == (objective == "max-load")
+def test_where_what_is_left_is_much_it_is_for_a_round_that_explores_and_one_that_does_not(build):
+    graph, machine = build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu")
+    for objective, roomy, halves in (("makespan", 10, True), ("makespan", 10_000, False), ("max-load", 10, False)):
+        problem = Problem(graph, machine, objective)
+        clock = Clock()
+        settings = HybridSettings(enumerate=0, certify=0, roomy=roomy)
+        search = Hybrid(problem, stop=Deadline(100.0, clock), settings=settings).search
+        search.rounds = 2
+        wanted = search._budget(doubled=True)
+        search._per_s = wanted / 5  # such a round takes five seconds
+        search._budget(doubled=True)
+        assert search._explores()  # a hundred are left, and every other round explores
+        clock.now_s = 75.0
+        assert search._budget(doubled=True) == pytest.approx((2.5 if halves else 5) * wanted, rel=0.01)
+        assert search._explores() == (halves or objective == "max-load")  # whose every other round explores to the end
+        search.rounds += 1
+        clock.now_s = 87.5
+        assert search._budget(doubled=True) == pytest.approx(2.5 * wanted, rel=0.01)
+        assert not search._explores()
 
 
 def test_a_plan_ends_when_its_time_is_up(build):
