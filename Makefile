@@ -127,8 +127,8 @@ bench-all: $(STAMP)
 
 # The stamp's name tells the two TensorFlow builds apart: they share files, so one never replaces the other in place.
 # A .venv of another kind, or one whose interpreter is gone, is made anew. Every package is the one whose hash the lock
-# names (docs/decisions/032-locks.md); nothing is built but Placer itself, with the setuptools of the lock. uv takes a third of
-# pip's time. Where it fails, pip is tried, because it heeds settings that uv does not know, such as a mirror of PyPI.
+# names (docs/decisions/032-locks.md); nothing is built but Placer itself, with the setuptools of the lock. uv works less than
+# pip does. Where it fails, pip is tried, because it heeds settings that uv does not know, such as a mirror of PyPI.
 $(STAMP): pyproject.toml $(LOCK)
 	@if [ -e $(VENV) ] && { [ -n "$$(ls $(VENV)/.installed-* 2>/dev/null | grep -vx '$(STAMP)')" ] \
 		|| ! $(BIN)/python -c '$(IN_RANGE)' >/dev/null 2>&1; }; then rm -rf $(VENV); fi
@@ -140,7 +140,7 @@ $(STAMP): pyproject.toml $(LOCK)
 	@rm -f $(VENV)/.installed-*
 	@$(BIN)/python $(PIP) --quiet --upgrade --target $(VENV)/uv $(HASHED) -r requirements/uv.txt \
 		&& $(VENV)/uv/bin/uv pip install --python $(BIN)/python --compile-bytecode $(HASHED) -r $(LOCK) \
-		|| { echo 'make: uv could not install everything; trying pip' >&2; $(BIN)/python $(PIP) $(HASHED) -r $(LOCK); }
+		|| { echo 'make: to install with uv failed; trying pip' >&2; $(BIN)/python $(PIP) $(HASHED) -r $(LOCK); }
 	$(ALONE) $(BIN)/python $(PIP) --no-index --no-deps --no-build-isolation -e .
 	@echo 'compiling the simulator and the searchers'
 	$(BIN)/python -m search.offline.prepare

@@ -48,8 +48,8 @@ tf.config.set_logical_device_configuration(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs nightly is slow, too, so that `-m "not slow"` leaves it out; so are all but some of the parameters of a
-    test that is marked so, which are taken from the whole of their range, and as many of those that are slow anyway.
+    """What runs nightly is slow, too, so that `-m "not slow"` leaves it out. Of a test marked `some(3)`, three of the
+    quick parameters and three of the slow ones stay what they are, taken from the whole range; the others are nightly.
     """
     of_tests: dict[tuple[Any, ...], list[pytest.Function]] = defaultdict(list)
     for item in items:

@@ -73,7 +73,7 @@ class Edge(NamedTuple):
 
 
 class EdgeColumns(NamedTuple):
-    """The fields of all edges, each an array of one value an edge."""
+    """The fields of all edges, each an array, [edges]."""
 
     src: NDArray[np.int64]
     dst: NDArray[np.int64]

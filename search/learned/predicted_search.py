@@ -38,8 +38,8 @@ class PredictedSettings:
     doublings: int = 5  # the number of rounds that double
     quicker: float = 3.0  # annealing moves per budgeted prediction, because most moves are not simulated completely
     load_quicker: float = 60.0  # the same for max-load
-    last: float = 12.0  # if the time left is enough for fewer rounds than this, one round takes all of it,
-    roomy: int = 10  # for the makespan two, if it is enough for this many predictions per unit and device
+    last: float = 12.0  # if the time left is enough for fewer rounds than this, one round takes all of it
+    roomy: int = 10  # predictions per unit and device in the time left, from which two rounds halve it (makespan only)
     per_flip: int = 50  # the most predictions per unit and device
     most: int = 8_000  # bounds on the predictions of a round
     fewest: int = 640
@@ -92,8 +92,8 @@ class PredictedSearch:
         self.bound_s = 0.0  # a lower bound of all predictions
         self._certified = False  # whether branch and bound has run
         self._per_s = 0.0  # budgeted predictions per second in the last round
-        self._is_last = False  # whether the round takes all the time that is left,
-        self._halves = False  # or half of it, to explore
+        self._is_last = False  # whether the round is one of the last, which take all the time that is left
+        self._halves = False  # whether it takes half of that, to explore
         self._too_many = False  # whether there are too many placements to predict all in the time left
 
     @property
@@ -209,8 +209,8 @@ class PredictedSearch:
         return rounds * self.settings.heft_predictions
 
     def _explores(self) -> bool:
-        """Whether the round begins elsewhere and hotter, as every other one does; for the makespan, of those that share
-        the time left at last, the one that leaves half of it.
+        """Whether the round begins elsewhere and hotter. Every other one does, but for the makespan, of the last rounds
+        only the one that takes half of the time.
         """
         if self._is_last and self.problem.objective == "makespan":
             return self._halves

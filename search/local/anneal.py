@@ -42,7 +42,7 @@ class Cooling:
     load_work: int = 40_000_000  # the same for the largest load
     good: float = 0.02  # placements that are within this of the best are handed over
     afresh: bool = False  # whether rounds that explore begin from the starts alone, without the best known
-    apart: float = 0.0  # the share of all stretches after which no chain becomes a copy of the best
+    apart: float = 0.0  # the share of all stretches, the first ones, in which no chain becomes a copy of the best
 
 
 # If the simulator is the clock, every thousandth counts. So there is little heat, and few chains, so that each takes
@@ -96,9 +96,9 @@ def anneal(
     """Anneal from `starts` (which fit) until `evaluations` moves are judged or `stop()`. Fills `elites`.
 
     Metropolis et al. 1953, with a temperature per stretch relative to the best value so far. Chains take parts of each
-    other's rows, and the worst continues from the best after each stretch, as in a genetic algorithm; with `apart`,
-    only in later ones. A chain may pass through placements that do not fit; elites fit. Returns how many rows and moves
-    were judged, including moves that change nothing.
+    other's rows, and the worst continues from the best after each stretch, as in a genetic algorithm, but not
+    in the first stretches (`Cooling.apart`). A chain may pass through placements that do not fit; elites fit. Returns
+    how many rows and moves were judged, including moves that change nothing.
     """
     cooling = cooling or Cooling()
     rows = np.array([starts[i % len(starts)] for i in range(cooling.chains)], np.int32)

@@ -146,10 +146,7 @@ class Problem:
     @cached_property
     def feasible(self) -> tuple[tuple[int, ...], ...]:
         """Return for each unit the devices that can run all its ops, regardless of memory."""
-        where = ~np.isinf(self.unit_cost_s)
-        sets, of = np.unique(where, axis=0, return_inverse=True)  # few: a loop over all units would take seconds
-        devices = [tuple(np.flatnonzero(row).tolist()) for row in sets]
-        return tuple(devices[i] for i in of.tolist())
+        return tuple(tuple(d for d, cost_s in enumerate(row) if not math.isinf(cost_s)) for row in self.unit_cost_s)
 
     @cached_property
     def unit_mean_s(self) -> tuple[float, ...]:

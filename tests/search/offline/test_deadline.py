@@ -36,25 +36,27 @@ def test_a_round_takes_all_that_is_left_where_it_is_not_enough_for_several(build
     assert searcher.search._budget(doubled=False) == wanted  # before a real clock, rounds are alike
 
 
-def test_where_what_is_left_is_much_it_is_for_a_round_that_explores_and_one_that_does_not(build):
-    graph, machine = build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu")
-    for objective, roomy, halves in (("makespan", 10, True), ("makespan", 10_000, False), ("max-load", 10, False)):
-        problem = Problem(graph, machine, objective)
-        clock = Clock()
-        settings = HybridSettings(enumerate=0, certify=0, roomy=roomy)
-        search = Hybrid(problem, stop=Deadline(100.0, clock), settings=settings).search
-        search.rounds = 2
-        wanted = search._budget(doubled=True)
-        search._per_s = wanted / 5  # such a round takes five seconds
-        search._budget(doubled=True)
-        assert search._explores()  # a hundred are left, and every other round explores
-        clock.now_s = 75.0
-        assert search._budget(doubled=True) == pytest.approx((2.5 if halves else 5) * wanted, rel=0.01)
-        assert search._explores() == (halves or objective == "max-load")  # whose every other round explores to the end
-        search.rounds += 1
-        clock.now_s = 87.5
-        assert search._budget(doubled=True) == pytest.approx(2.5 * wanted, rel=0.01)
-        assert not search._explores()
+@pytest.mark.parametrize(
+    ("objective", "roomy", "halves"), [("makespan", 10, True), ("makespan", 10_000, False), ("max-load", 10, False)]
+)
+def test_where_what_is_left_is_much_it_is_for_a_round_that_explores_and_one_that_does_not(
+    objective, roomy, halves, build
+):
+    problem = Problem(build.layered(3, layers=8), build.machine("gpu", "gpu", "cpu"), objective)
+    clock, settings = Clock(), HybridSettings(enumerate=0, certify=0, roomy=roomy)
+    search = Hybrid(problem, stop=Deadline(100.0, clock), settings=settings).search
+    search.rounds = 2
+    wanted = search._budget(doubled=True)
+    search._per_s = wanted / 5  # such a round takes five seconds
+    search._budget(doubled=True)
+    assert search._explores()  # a hundred are left, and every other round explores
+    clock.now_s = 75.0
+    assert search._budget(doubled=True) == pytest.approx((2.5 if halves else 5) * wanted, rel=0.01)
+    assert search._explores() == (halves or objective == "max-load")  # whose every other round explores to the end
+    search.rounds += 1
+    clock.now_s = 87.5
+    assert search._budget(doubled=True) == pytest.approx(2.5 * wanted, rel=0.01)
+    assert not search._explores()
 
 
 def test_a_plan_ends_when_its_time_is_up(build):
